@@ -1,4 +1,5 @@
-//! The kernel's stack walk as a program of ten instructions, a program without work, and the kernel's statistics of programs.
+//! The kernel's stack walk as a program of ten instructions, a program without work, and the
+//! kernel's statistics of programs.
 
 use std::fs;
 use std::io;
@@ -26,8 +27,8 @@ impl Statistics {
     }
 }
 
-/// `bpf_get_stackid`, first for the kernel's stack and then for the user's: the minimum of a profiler that uses frame
-/// pointers.
+/// `bpf_get_stackid`, first for the kernel's stack and then for the user's: the minimum of a
+/// profiler that uses frame pointers.
 #[derive(Debug)]
 pub struct StackIds {
     stacks: OwnedFd,
@@ -40,7 +41,8 @@ impl StackIds {
     ///
     /// # Errors
     ///
-    /// Fails if the kernel refuses, for example if `kernel.perf_event_max_stack` is less than `depth`.
+    /// Fails if the kernel refuses, for example if `kernel.perf_event_max_stack` is less than
+    /// `depth`.
     pub fn load(depth: u32) -> io::Result<StackIds> {
         const MAP_CREATE: libc::c_long = 0;
         const STACK_TRACE: u32 = 7;
@@ -72,8 +74,8 @@ impl StackIds {
     }
 }
 
-/// A program without work, at each switch between threads, until it is dropped: the time that statistics give to a run of it is the
-/// time that they take themselves.
+/// A program without work, at each switch between threads, until it is dropped: the time that
+/// statistics give to a run of it is the time that they take themselves.
 #[derive(Debug)]
 pub struct AtSwitches {
     _program: OwnedFd,
@@ -106,8 +108,8 @@ pub struct Ticking {
 }
 
 impl Ticking {
-    /// Runs `program` `hertz` times per second of CPU time of each of `threads`. Returns after a warm-up:
-    /// tables are complete, and caches are warm.
+    /// Runs `program` `hertz` times per second of CPU time of each of `threads`. Returns after a
+    /// warm-up: tables are complete, and caches are warm.
     ///
     /// # Errors
     ///
@@ -158,8 +160,8 @@ pub fn sampler() -> io::Result<RawFd> {
     Err(io::ErrorKind::NotFound.into())
 }
 
-/// Returns the id of a program that another process has loaded, by its type (`BPF_PROG_TYPE_`…) and its name, of which the kernel
-/// keeps 15 bytes.
+/// Returns the id of a program that another process has loaded, by its type (`BPF_PROG_TYPE_`…) and
+/// its name, of which the kernel keeps 15 bytes.
 ///
 /// # Errors
 ///
@@ -214,7 +216,8 @@ fn field(info: &str, name: &str) -> Option<u64> {
     line?.trim().parse().ok()
 }
 
-/// Runs `program` `hertz` times per second of CPU time of thread `tid`, until the result is dropped.
+/// Runs `program` `hertz` times per second of CPU time of thread `tid`, until the result is
+/// dropped.
 fn watch(program: RawFd, tid: u32, hertz: u32) -> io::Result<OwnedFd> {
     const SET_BPF: libc::c_ulong = 0x4004_2408;
     let clock = clock(tid, hertz)?;

@@ -11,8 +11,9 @@ pub enum Seen {
     Other,
 }
 
-/// Returns `true` if a stack, leaf first, has all calls at a depth of `depth`: `descend` as often as it was called, without another
-/// function in between, called by a script, and that by native code, which is the root.
+/// Returns `true` if a stack, leaf first, has all calls at a depth of `depth`: `descend` as often
+/// as it was called, without another function in between, called by a script, and that by native
+/// code, which is the root.
 pub fn holds(stack: &[Seen], depth: u32) -> bool {
     const MIDDLE: &str = "descend";
     let functions: Vec<&str> = stack
@@ -31,7 +32,8 @@ pub fn holds(stack: &[Seen], depth: u32) -> bool {
         && stack.last() == Some(&Seen::Native)
 }
 
-/// Returns a function's name without its types, class and arguments, and without the number of its level: `descend_7`.
+/// Returns a function's name without its types, class and arguments, and without the number of its
+/// level: `descend_7`.
 fn bare(name: &str) -> &str {
     let name = name.split('(').next().unwrap_or(name);
     let name = name.rsplit(|letter: char| !letter.is_alphanumeric() && letter != '_').next().unwrap_or(name);

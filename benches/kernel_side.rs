@@ -1,16 +1,18 @@
-//! Cost of a sample in the kernel: unwinding by tables, compared with the kernel's walk by frame pointers.
+//! Cost of a sample in the kernel: unwinding by tables, compared with the kernel's walk by frame
+//! pointers.
 //!
 //! ```text
 //! $ cargo bench -p benches --bench kernel_side -- --rounds 20 [--depth 10]
 //! depth  ours ns  kernel ns  ratio  half of them  ...
 //! ```
 //!
-//! Ours samples `spin` built without frame pointers; the other side calls `bpf_get_stackid` twice, for the
-//! kernel's and the user's stack, in `spin` built with them. Both run in short alternating rounds, so a pair of
-//! rounds sees the same load of the machine; the ratio is the median of all pairs.
+//! Ours samples `spin` built without frame pointers; the other side calls `bpf_get_stackid` twice,
+//! for the kernel's and the user's stack, in `spin` built with them. Both run in short alternating
+//! rounds, so a pair of rounds sees the same load of the machine; the ratio is the median of all
+//! pairs.
 //!
-//! Under the profiler's clock, samples of `spin` would be few among those of other processes. That clock
-//! is nearly stopped here, and clocks on the threads of `spin` run its program.
+//! Under the profiler's clock, samples of `spin` would be few among those of other processes. That
+//! clock is nearly stopped here, and clocks on the threads of `spin` run its program.
 #![expect(clippy::print_stdout, reason = "this is what a bench is for")]
 
 use std::error::Error;
@@ -114,7 +116,8 @@ impl Bench {
         ])
     }
 
-    /// Starts `program` at this depth, paused, with clocks that run what `prepare` loads for its process.
+    /// Starts `program` at this depth, paused, with clocks that run what `prepare` loads for its
+    /// process.
     fn side(&self, program: &Path, depth: u32, prepare: impl FnOnce(u32) -> Outcome<RawFd>) -> Outcome<Side> {
         let spin = Running::spin(program, depth)?;
         let ticking = Ticking::start(prepare(spin.pid())?, &spin.threads()?, self.hertz)?;

@@ -2,7 +2,8 @@
 
 use std::str::FromStr;
 
-/// Returns the value of `--name` in the command line, or `otherwise`. An invalid value ends the program.
+/// Returns the value of `--name` in the command line, or `otherwise`. An invalid value ends the
+/// program.
 pub fn option<T: FromStr>(name: &str, otherwise: T) -> T {
     let mut words = std::env::args().skip_while(|word| word.strip_prefix("--") != Some(name)).skip(1);
     let Some(word) = words.next() else { return otherwise };

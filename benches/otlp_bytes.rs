@@ -4,9 +4,9 @@
 //! cargo bench -p benches --bench otlp_bytes -- --rounds 5
 //! ```
 //!
-//! First a C program with two threads at a depth of 50 calls and intervals of 5 s, then scripts of all installed runtimes
-//! at once and intervals of 2 s, then the whole machine; 97 Hz, with timestamps. `--keep DIRECTORY` keeps the messages, for
-//! other programs.
+//! First a C program with two threads at a depth of 50 calls and intervals of 5 s, then scripts of
+//! all installed runtimes at once and intervals of 2 s, then the whole machine; 97 Hz, with
+//! timestamps. `--keep DIRECTORY` keeps the messages, for other programs.
 #![expect(clippy::print_stdout, reason = "this is what a bench is for")]
 
 use std::error::Error;
@@ -58,7 +58,8 @@ struct Message {
     bytes: Bytes,
 }
 
-/// Profiles these processes, or all if empty. The first interval is left out, because it holds names of the start.
+/// Profiles these processes, or all if empty. The first interval is left out, because it holds
+/// names of the start.
 fn profile(name: &str, pids: &[u32], interval: Duration, rounds: usize) -> Outcome<Vec<Message>> {
     let (sender, receiver) = channel();
     let (keep, name) = (option("keep", String::new()), name.to_owned());

@@ -1,7 +1,8 @@
 //! Cost of encoding a profile for OpenTelemetry, compared with structs that prost generates.
 //!
-//! The profile: 10,000 stacks of 40 frames, 20,000 locations, 8,000 functions, 100,000 samples. Each encoder
-//! gets the same finished profile and writes the same content; the best of many runs counts.
+//! The profile: 10,000 stacks of 40 frames, 20,000 locations, 8,000 functions, 100,000 samples.
+//! Each encoder gets the same finished profile and writes the same content; the best of many runs
+//! counts.
 //!
 //! ```text
 //! cargo bench -p benches --bench otlp_encode
@@ -220,7 +221,8 @@ impl Symbolizer for Names {
     fn kernel(&mut self, _: &[u64], _: &mut dyn FnMut(usize, &[Symbol])) {}
 }
 
-/// Encodes the same message from generated structs, interned with hash maps of the standard library.
+/// Encodes the same message from generated structs, interned with hash maps of the standard
+/// library.
 struct Prost<'p> {
     profile: &'p Profile,
     tables: wire::ProfilesDictionary,

@@ -26,8 +26,8 @@ struct Ended(Child);
 impl Peer {
     /// Starts a collector, and the profiler at the path `program` with `arguments`.
     ///
-    /// The collector is the one of `cargo xtask fixtures` in the folder `fixtures`. The folder gets what it receives, `peer.otlp`, and
-    /// what the profiler prints, `peer.log`.
+    /// The collector is the one of `cargo xtask fixtures` in the folder `fixtures`. The folder gets
+    /// what it receives, `peer.otlp`, and what the profiler prints, `peer.log`.
     ///
     /// # Errors
     ///
@@ -56,7 +56,8 @@ impl Peer {
         &self.messages
     }
 
-    /// Waits until its program of a type and a name is attached and has run, by the kernel's statistics of programs.
+    /// Waits until its program of a type and a name is attached and has run, by the kernel's
+    /// statistics of programs.
     ///
     /// # Errors
     ///

@@ -46,7 +46,8 @@ pub fn now() -> u64 {
     clock(libc::CLOCK_MONOTONIC).as_nanos() as u64
 }
 
-/// Returns the CPU time of this thread in nanoseconds; its `schedstat` has the resolution of a tick.
+/// Returns the CPU time of this thread in nanoseconds; its `schedstat` has the resolution of a
+/// tick.
 pub fn on_cpu() -> Duration {
     clock(libc::CLOCK_THREAD_CPUTIME_ID)
 }

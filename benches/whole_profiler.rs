@@ -1,11 +1,12 @@
-//! Cost of a whole profiler, from its start to a file of named stacks, compared with `perf record -g`.
+//! Cost of a whole profiler, from its start to a file of named stacks, compared with `perf record
+//! -g`.
 //!
 //! ```text
 //! $ cargo bench -p benches --bench whole_profiler -- --seconds 30 --rounds 3
 //! ```
 //!
-//! This program runs itself as the measured profiler, so that the figures of CPU time and memory exclude the
-//! bench.
+//! This program runs itself as the measured profiler, so that the figures of CPU time and memory
+//! exclude the bench.
 #![expect(clippy::print_stdout, reason = "this is what a bench is for")]
 
 use std::collections::{HashMap, HashSet};
@@ -155,8 +156,8 @@ fn builder(hertz: u32) -> Builder {
     Profiler::builder().frequency(hertz).unwind(ebpf_profiler_unwind::tables())
 }
 
-/// Returns the memory of the maps that this process has open: all but the arena's chunks, which are closed once they
-/// are mapped.
+/// Returns the memory of the maps that this process has open: all but the arena's chunks, which are
+/// closed once they are mapped.
 fn map_memory() -> Outcome<u64> {
     let mut maps = HashMap::new();
     for fd in descriptors()? {
@@ -188,7 +189,8 @@ fn starts(table: &mut Vec<Vec<String>>, count: u32) -> Outcome {
     Ok(())
 }
 
-/// Starts a profiler; prints the time at which its clocks ran, and of the first sample in user space.
+/// Starts a profiler; prints the time at which its clocks ran, and of the first sample in user
+/// space.
 fn start() -> Outcome {
     let profiler = builder(HERTZ).symbolizer(NoSymbols).start()?;
     let running = usage::now();

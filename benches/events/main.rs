@@ -5,8 +5,9 @@
 //! event                 ns in programs  ns in all  slowed by  half of them    a second
 //! ```
 //!
-//! A program switches between two threads some 100,000 times a second, or allocates a million times, with work between. It runs
-//! in turns without a profiler and under each of the sides, so a pair of rounds sees the same load of the machine.
+//! A program switches between two threads some 100,000 times a second, or allocates a million
+//! times, with work between. It runs in turns without a profiler and under each of the sides, so a
+//! pair of rounds sees the same load of the machine.
 #![expect(clippy::print_stdout, reason = "this is what a bench is for")]
 
 mod side;

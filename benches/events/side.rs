@@ -77,8 +77,8 @@ const THRESHOLD: &str = "tracepoint:sched:sched_switch {
     @since[args->prev_pid] = nsecs;
 }";
 
-/// Each wait by the stack that went to sleep. The stack of the next thread is out of reach at this tracepoint, so each thread's is
-/// kept when it leaves.
+/// Each wait by the stack that went to sleep. The stack of the next thread is out of reach at this
+/// tracepoint, so each thread's is kept when it leaves.
 const TIMES: &str = "tracepoint:sched:sched_switch {
     $since = @since[args->next_pid];
     if ($since) { @times[@kernel[args->next_pid], @user[args->next_pid], @name[args->next_pid]] = sum(nsecs - $since); }
@@ -160,8 +160,8 @@ impl Running {
 /// Exists if the kernel has probes in its functions.
 const KPROBES: &str = "/sys/bus/event_source/devices/kprobe";
 
-/// Starts the profiler of OpenTelemetry, without its walkers of languages, and waits until it sees switches. It reads tracefs, which
-/// has to be mounted.
+/// Starts the profiler of OpenTelemetry, without its walkers of languages, and waits until it sees
+/// switches. It reads tracefs, which has to be mounted.
 fn wait(probability: &str) -> Outcome<Peer> {
     let tmp = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let folder = option("folder", tmp.to_path_buf());

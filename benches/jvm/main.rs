@@ -1,4 +1,5 @@
-//! Cost of a Java virtual machine with many compiled methods: attaching to it, naming its methods, and memory.
+//! Cost of a Java virtual machine with many compiled methods: attaching to it, naming its methods,
+//! and memory.
 //!
 //! ```text
 //! $ cargo bench -p benches --bench jvm -- --methods 20000 --java target/fixtures/jdk-25/bin/java
@@ -6,12 +7,14 @@
 //! methods  languages  start ms  peak MiB
 //! ```
 //!
-//! This program runs itself as the measured one, for each figure in turns with a virtual machine of 20 such methods.
+//! This program runs itself as the measured one, for each figure in turns with a virtual machine of
+//! 20 such methods.
 //!
-//! * The first table is of the profiler's `Registry`, which gets a frame of each compiled method of the process, as the
-//!   kernel side sends it: unknown (cold), and again (warm). Times are CPU times.
-//! * The second one is of a whole profiler, without symbols, and of one that has no languages. Its start includes attaching to the
-//!   process.
+//! * The first table is of the profiler's `Registry`, which gets a frame of each compiled method of
+//!   the process, as the kernel side sends it: unknown (cold), and again (warm). Times are CPU
+//!   times.
+//! * The second one is of a whole profiler, without symbols, and of one that has no languages. Its
+//!   start includes attaching to the process.
 #![expect(clippy::print_stdout, reason = "this is what a bench is for")]
 
 #[path = "../../ebpf-profiler-hll/tests/blobs/mod.rs"]
@@ -91,7 +94,8 @@ fn medians<const COUNT: usize>(rounds: &[[f64; COUNT]]) -> Vec<String> {
     (0..COUNT).map(|column| format!("{:.1}", of(column))).collect()
 }
 
-/// Starts a virtual machine that compiles each method before it is run, and waits until all are compiled.
+/// Starts a virtual machine that compiles each method before it is run, and waits until all are
+/// compiled.
 fn start(methods: usize) -> Outcome<Running> {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("classes");
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/Many.java");

@@ -1,4 +1,5 @@
-//! Names of all compiled methods of a process, by the profiler's `Registry`, first unknown and then cached.
+//! Names of all compiled methods of a process, by the profiler's `Registry`, first unknown and then
+//! cached.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;

@@ -103,7 +103,8 @@ pub(crate) const FORMS: [Form; 16] = [
 ];
 
 impl Form {
-    /// Starts the program and waits until it is at a depth of `depth` calls. `interpreter` is a command instead of the form's own.
+    /// Starts the program and waits until it is at a depth of `depth` calls. `interpreter` is a
+    /// command instead of the form's own.
     pub(crate) fn start(&self, interpreter: &str, depth: u32) -> io::Result<Running> {
         /// The program descends after it has printed its line.
         const DESCENT: std::time::Duration = std::time::Duration::from_millis(300);

@@ -1,14 +1,15 @@
-//! Cost of frames of all languages: of a sample at several depths, in the kernel and in user space. On request beside the profiler
-//! of OpenTelemetry, in turns within one run.
+//! Cost of frames of all languages: of a sample at several depths, in the kernel and in user space.
+//! On request beside the profiler of OpenTelemetry, in turns within one run.
 //!
 //! ```text
 //! $ cargo bench -p benches --bench languages -- --forms php,perl --peer /usr/local/bin/ebpf-profiler
 //! form  frames  ns  peer's ns  ratio  ns a frame  peer's ns a frame  ratio  ...
 //! ```
 //!
-//! A program of `programs` calls itself to a depth and burns the CPU there. The profiler's clock is nearly stopped, and a clock on
-//! the thread that burns runs its program, as in `kernel_side`; then the same clock runs the program of the other side. Without
-//! `--peer` that is this profiler without languages, which unwinds the native frames only. A further frame costs the difference of
+//! A program of `programs` calls itself to a depth and burns the CPU there. The profiler's clock is
+//! nearly stopped, and a clock on the thread that burns runs its program, as in `kernel_side`; then
+//! the same clock runs the program of the other side. Without `--peer` that is this profiler
+//! without languages, which unwinds the native frames only. A further frame costs the difference of
 //! two depths, divided by that of the depths.
 #![expect(clippy::print_stdout, reason = "this is what a bench is for")]
 

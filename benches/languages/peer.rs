@@ -35,7 +35,8 @@ impl Peer {
         if program.is_empty() {
             return Ok(None);
         }
-        // Its buffers have the size for this rate. Its own clocks are stopped: those of the bench run its program.
+        // Its buffers have the size for this rate. Its own clocks are stopped: those of the bench run its
+        // program.
         let hertz = hertz.to_string();
         let arguments = ["-samples-per-second", &hertz];
         let stopped = ["-probabilistic-threshold", "1", "-probabilistic-interval", "5m"];

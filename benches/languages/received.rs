@@ -1,4 +1,5 @@
-//! Stacks in the messages that a collector has written: four bytes of length, then the message, again and again.
+//! Stacks in the messages that a collector has written: four bytes of length, then the message,
+//! again and again.
 
 use std::path::Path;
 

@@ -5,19 +5,21 @@
 //! $ cargo bench -p benches --bench naming -- --python python3.11 --rounds 5
 //! ```
 //!
-//! A process per interpreter holds the functions of the standard library and prints their addresses. The profiler's
-//! `Registry` on the running machine gets frames of them, as the kernel side sends them:
+//! A process per interpreter holds the functions of the standard library and prints their
+//! addresses. The profiler's `Registry` on the running machine gets frames of them, as the kernel
+//! side sends them:
 //!
 //! * cold: no function is cached, so each is read from the process
 //! * other line: the functions are cached, at another instruction
 //! * warm: the same frames again
 //!
-//! CPU time of the naming thread, in turns with the bare reads: one `process_vm_readv` for each read of naming.
-//! Every name, file and line is compared with the process's answer.
+//! CPU time of the naming thread, in turns with the bare reads: one `process_vm_readv` for each
+//! read of naming. Every name, file and line is compared with the process's answer.
 //!
-//! py-spy reads frames and names of a process with every sample. Its time per frame is the difference between a
-//! process with a deep stack of distinct functions and one with a flat stack. It includes reading
-//! the frame, which the kernel side does here (`languages` measures that), and formatting the function.
+//! py-spy reads frames and names of a process with every sample. Its time per frame is the
+//! difference between a process with a deep stack of distinct functions and one with a flat stack.
+//! It includes reading the frame, which the kernel side does here (`languages` measures that), and
+//! formatting the function.
 #![expect(clippy::print_stdout, reason = "this is what a bench is for")]
 
 mod py_spy;

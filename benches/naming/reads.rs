@@ -11,7 +11,8 @@ pub(crate) fn bare(pid: u32, reads: &[(u64, usize)]) -> Duration {
     for &(address, len) in reads {
         let here = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: len };
         let there = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: len };
-        // SAFETY: `here` is within `bytes`, which nothing else borrows; `there` is only read, by the kernel, which checks it.
+        // SAFETY: `here` is within `bytes`, which nothing else borrows; `there` is only read, by the
+        // kernel, which checks it.
         std::hint::black_box(unsafe {
             libc::process_vm_readv(pid as i32, &raw const here, 1, &raw const there, 1, 0)
         });

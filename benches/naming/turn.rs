@@ -19,7 +19,8 @@ use crate::workload::{Said, Workload};
 
 /// Input, the same in each round.
 pub(crate) struct Questions {
-    /// Frames as the kernel side sends them, at the first and at the last position of each function.
+    /// Frames as the kernel side sends them, at the first and at the last position of each
+    /// function.
     words: [Vec<u64>; 2],
     /// Frames of the deep stack.
     calls: Vec<u64>,

@@ -5,13 +5,14 @@
 //! $ cargo bench -p benches --bench pyperformance -- --pythons pyenv-3.13,debian-3.14 --jobs richards,pool
 //! ```
 //!
-//! Each job runs twice, under a profiler with the language and under one without, which is otherwise built and set up
-//! the same. Shares are of all samples of the first, from the job's first instruction on, including the start of the
-//! interpreter and imports. The cost is from the kernel's statistics of the sampling program, of samples from one
-//! second after the start on. The cost of samples of other processes is measured separately and subtracted.
+//! Each job runs twice, under a profiler with the language and under one without, which is
+//! otherwise built and set up the same. Shares are of all samples of the first, from the job's
+//! first instruction on, including the start of the interpreter and imports. The cost is from the
+//! kernel's statistics of the sampling program, of samples from one second after the start on. The
+//! cost of samples of other processes is measured separately and subtracted.
 //!
-//! After the table follow, per interpreter, the reasons for incomplete stacks and for frames without names;
-//! `--examples 1` adds a stack for each.
+//! After the table follow, per interpreter, the reasons for incomplete stacks and for frames
+//! without names; `--examples 1` adds a stack for each.
 #![expect(clippy::print_stdout, reason = "this is what a bench is for")]
 
 mod job;
@@ -34,7 +35,8 @@ use shares::{Frames, Shares};
 /// Default interpreters, by parts of their names.
 const PYTHONS: &str = "pyenv-3.9,pyenv-3.11,pyenv-3.13,debian-3.14";
 
-/// Default jobs: calls, loops, generators, coroutines, C with and without callbacks, libraries, threads and processes.
+/// Default jobs: calls, loops, generators, coroutines, C with and without callbacks, libraries,
+/// threads and processes.
 const JOBS: &str = "richards,deltablue,raytrace,nbody,generators,coroutines,async_generators,async_tree,deepcopy,\
     logging,json_dumps,pickle,regex_compile,regex_effbot,sqlite_synth,xml_etree,pyflate,crypto_pyaes,html5lib,\
     docutils,concurrent_imap,python_startup";
@@ -124,8 +126,8 @@ impl Bench {
         ])
     }
 
-    /// Profiles a job from its first instruction on. Returns `None` if the job ends by itself, as one that does not support
-    /// this version does.
+    /// Profiles a job from its first instruction on. Returns `None` if the job ends by itself, as
+    /// one that does not support this version does.
     fn turn(&self, interpreter: &Interpreter, job: &str, knows: bool, foreign: f64) -> Outcome<Option<Turn>> {
         let mut job = Job::prepare(interpreter, job)?;
         let languages = if knows { ebpf_profiler_hll::all() } else { Vec::new() };

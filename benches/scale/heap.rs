@@ -23,7 +23,8 @@ fn add(bytes: usize) {
     PEAK.fetch_max(NOW.fetch_add(bytes, Ordering::Relaxed) + bytes, Ordering::Relaxed);
 }
 
-// SAFETY: each call is passed on to the system's allocator unchanged, and counters allocate nothing.
+// SAFETY: each call is passed on to the system's allocator unchanged, and counters allocate
+// nothing.
 unsafe impl GlobalAlloc for Counted {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         add(layout.size());

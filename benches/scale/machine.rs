@@ -100,7 +100,8 @@ impl Machine {
         state.published.remove(&pid);
     }
 
-    /// Returns a mapping of a process, as an event of the kernel (by build id) or of `/proc` (by inode).
+    /// Returns a mapping of a process, as an event of the kernel (by build id) or of `/proc` (by
+    /// inode).
     pub(crate) fn mapping(&self, pid: u32, index: u32, is_event: bool) -> MapEvent {
         let container = self.state().running.get(&pid).copied().unwrap_or(pid) % self.shape.containers.max(1);
         self.mapping_in(container, pid, index, is_event)

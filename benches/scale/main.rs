@@ -1,15 +1,17 @@
-//! Cost of large machines in user space, simulated: CPU time of a sample and memory, over CPUs, processes, lives and files.
+//! Cost of large machines in user space, simulated: CPU time of a sample and memory, over CPUs,
+//! processes, lives and files.
 //!
 //! ```text
 //! $ cargo bench -p benches --bench scale
 //! $ cargo bench -p benches --bench scale -- --seconds 60
 //! ```
 //!
-//! Needs no privileges. The profiler's `Pipeline` and `Registry` take generated events of a machine: 97 samples a second and
-//! CPU, of processes with 15 executable mappings in containers with files of their own; processes that begin, map six files and
-//! end. Files are this program and its libraries, with real unwind tables. The kernel's map of processes is simulated with its
-//! capacity: a sample of a process that is not published comes as a raw one. Reading `/proc` costs nothing here; its reads are
-//! counted.
+//! Needs no privileges. The profiler's `Pipeline` and `Registry` take generated events of a
+//! machine: 97 samples a second and CPU, of processes with 15 executable mappings in containers
+//! with files of their own; processes that begin, map six files and end. Files are this program and
+//! its libraries, with real unwind tables. The kernel's map of processes is simulated with its
+//! capacity: a sample of a process that is not published comes as a raw one. Reading `/proc` costs
+//! nothing here; its reads are counted.
 //!
 //! | column | |
 //! | --- | --- |

@@ -96,7 +96,8 @@ impl Stream {
         batch.push_life(LifeEvent { time: self.time, pid, life });
     }
 
-    /// Chooses a process: half of the samples are of the busiest quarter, a tenth of those that begin and end.
+    /// Chooses a process: half of the samples are of the busiest quarter, a tenth of those that
+    /// begin and end.
     fn choose(&mut self) -> u32 {
         let share = (self.random() >> 40) as f64 / (1u64 << 24) as f64;
         if !self.born.is_empty() && self.random().is_multiple_of(10) {
@@ -107,7 +108,8 @@ impl Stream {
             .min(self.machine.shape.processes - 1)
     }
 
-    /// Returns a sample as the kernel side sends it: walked if the process is published, raw otherwise.
+    /// Returns a sample as the kernel side sends it: walked if the process is published, raw
+    /// otherwise.
     fn sample(&mut self, pid: u32) -> FakeTick {
         let stack = if self.is_unique { self.random() } else { self.random() % STACKS };
         let kernel = if stack.is_multiple_of(3) { 10 } else { 0 };

@@ -16,7 +16,8 @@ use crate::{Outcome, peak};
 const TURN: Duration = Duration::from_millis(150);
 const TURNS: u32 = 5;
 
-/// CPU milliseconds of gimli and of building; rows; bytes without rules; bytes allocated beyond the table's.
+/// CPU milliseconds of gimli and of building; rows; bytes without rules; bytes allocated beyond the
+/// table's.
 pub(crate) fn measure(elf: &Elf) -> Outcome<[f64; 5]> {
     let (mut theirs, mut ours) = (f64::INFINITY, f64::INFINITY);
     for _ in 0..TURNS {

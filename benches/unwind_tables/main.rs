@@ -1,4 +1,5 @@
-//! Cost of unwind tables: building one, compared with gimli's iteration over all rows; a frame, compared with framehop.
+//! Cost of unwind tables: building one, compared with gimli's iteration over all rows; a frame,
+//! compared with framehop.
 //!
 //! ```text
 //! $ cargo bench -p benches --bench unwind_tables
@@ -9,16 +10,19 @@
 //! node               61       663  0.091            47        13
 //! ```
 //!
-//! By default it measures those of node, libjvm, LLVM, rustc and chromium that exist; `UNWIND_FILES` names others.
-//! Each file is measured in a separate process, with a fresh heap.
+//! By default it measures those of node, libjvm, LLVM, rustc and chromium that exist;
+//! `UNWIND_FILES` names others. Each file is measured in a separate process, with a fresh heap.
 //!
-//! * `ratio` is CPU time of table to that of gimli, both in turns in one process, the fastest call of each.
-//! * `fresh` is the same ratio for processes that do this once: there the kernel's zeroing of new memory
-//!   takes as long as the work.
-//! * `instructions` is the ratio that callgrind counts, where valgrind is installed; it is the same on any machine.
-//! * Each frame leads from a random address of the code to another one, in the columns `cached` to one of few; `ours` has no
-//!   cache.
-//! * `peak over table` is the maximum allocated while building, including the sections read, minus the table.
+//! * `ratio` is CPU time of table to that of gimli, both in turns in one process, the fastest call
+//!   of each.
+//! * `fresh` is the same ratio for processes that do this once: there the kernel's zeroing of new
+//!   memory takes as long as the work.
+//! * `instructions` is the ratio that callgrind counts, where valgrind is installed; it is the same
+//!   on any machine.
+//! * Each frame leads from a random address of the code to another one, in the columns `cached` to
+//!   one of few; `ours` has no cache.
+//! * `peak over table` is the maximum allocated while building, including the sections read, minus
+//!   the table.
 #![expect(clippy::print_stdout, reason = "this is what a bench is for")]
 
 use std::error::Error;

@@ -1,4 +1,5 @@
-//! Time of unwinding a frame, on synthetic stacks in which every word that is read is a return address.
+//! Time of unwinding a frame, on synthetic stacks in which every word that is read is a return
+//! address.
 
 use std::hint::black_box;
 
@@ -21,8 +22,8 @@ use crate::random::Random;
 /// Stack pointer at the start of each walk.
 const STACK: u64 = 0x7fff_0000_0000;
 
-/// Words of all stacks, words of one walk, and number of frames: few enough that no walk reads a word
-/// of another one, because branch prediction would learn its search.
+/// Words of all stacks, words of one walk, and number of frames: few enough that no walk reads a
+/// word of another one, because branch prediction would learn its search.
 const WORDS: usize = 1 << 20;
 const A_WALK: usize = 1 << 10;
 const FRAMES: usize = 400_000;
@@ -30,7 +31,8 @@ const FRAMES: usize = 400_000;
 /// Number of addresses that fit into every rule cache.
 const FEW: usize = 16;
 
-/// Returns CPU nanoseconds per frame: ours and framehop's at random addresses, then at few repeated ones.
+/// Returns CPU nanoseconds per frame: ours and framehop's at random addresses, then at few repeated
+/// ones.
 pub(crate) fn measure(elf: &Elf) -> Outcome<[f64; 4]> {
     if elf.arch() != Arch::X86_64 {
         return Err("framehop is compared on x86_64".into());
@@ -55,7 +57,8 @@ pub(crate) fn measure(elf: &Elf) -> Outcome<[f64; 4]> {
     Ok(ns)
 }
 
-/// Code whose frames are relative to the stack pointer, because synthetic frame pointers are invalid.
+/// Code whose frames are relative to the stack pointer, because synthetic frame pointers are
+/// invalid.
 struct Code {
     /// Start of each range, and the bytes in the ranges before it.
     stretches: Vec<(u32, u64)>,
@@ -95,8 +98,8 @@ struct Words<'a> {
 }
 
 impl Words<'_> {
-    /// Returns the next word. It depends on the address as far as the processor can tell, so a frame waits for
-    /// the previous one, as on a real stack.
+    /// Returns the next word. It depends on the address as far as the processor can tell, so a
+    /// frame waits for the previous one, as on a real stack.
     #[inline]
     fn at(&mut self, address: u64) -> Option<u64> {
         self.left = self.left.checked_sub(1)?;

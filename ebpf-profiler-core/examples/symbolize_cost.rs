@@ -4,8 +4,8 @@
 //! cargo run --release --example symbolize_cost -- FILE [ADDRESSES]
 //! ```
 //!
-//! The addresses are spread over `.text`, the same ones in every run. Each line is a step of one process; the last is
-//! the same job done by `llvm-symbolizer`, if that is there.
+//! The addresses are spread over `.text`, the same ones in every run. Each line is a step of one
+//! process; the last is the same job done by `llvm-symbolizer`, if that is there.
 #![expect(clippy::print_stdout, reason = "a command that prints")]
 
 use std::error::Error;

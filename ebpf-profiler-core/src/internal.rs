@@ -1,4 +1,5 @@
-//! The machinery behind [`Profiler`](crate::Profiler), for the other crates and the tests of this workspace.
+//! The machinery behind [`Profiler`](crate::Profiler), for the other crates and the tests of this
+//! workspace.
 //!
 //! Not part of the public interface: anything here may change in any release.
 

@@ -1,4 +1,5 @@
-//! Counters of a profiler's stages, as fields of [`Health`](crate::live::Health) and [`Replayed`](crate::replay::Replayed).
+//! Counters of a profiler's stages, as fields of [`Health`](crate::live::Health) and
+//! [`Replayed`](crate::replay::Replayed).
 //!
 //! ```text
 //!   PipelineStats   samples in profiles, whole, raw, late

@@ -106,8 +106,8 @@ pub(crate) fn clip(text: &str, most: usize) -> Cow<'_, str> {
     Cow::Owned(kept.chain((most > 0).then_some('…')).collect())
 }
 
-/// Shortens the name of a function to `most` characters. Dropped first are arguments and type parameters, then
-/// the path in front, then the end.
+/// Shortens the name of a function to `most` characters. Dropped first are arguments and type
+/// parameters, then the path in front, then the end.
 pub(crate) fn fit(name: &str, most: usize) -> Cow<'_, str> {
     let fits = |name: &str| name.chars().nth(most).is_none();
     if fits(name) {

@@ -17,8 +17,9 @@ pub trait UnwindCompiler: Send + Sync {
     /// Fails if the file cannot be read or its unwind data is invalid as a whole.
     fn compile(&self, elf: &Elf) -> Result<Compiled, ElfError>;
 
-    /// Does the same, with rows for functions without unwind data, sorted by address: derived from their instructions. Functions
-    /// that the file's unwind data describes, and those that overlap others, are ignored.
+    /// Does the same, with rows for functions without unwind data, sorted by address: derived from
+    /// their instructions. Functions that the file's unwind data describes, and those that
+    /// overlap others, are ignored.
     ///
     /// The default ignores all of them.
     ///
@@ -53,9 +54,11 @@ pub struct BareFunction {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Entry {
-    /// Nothing is saved yet: the code was just called, so the return address is at the stack pointer, and the frame pointer is the caller's.
+    /// Nothing is saved yet: the code was just called, so the return address is at the stack
+    /// pointer, and the frame pointer is the caller's.
     Called,
-    /// A whole frame, to which the frame pointer leads: it was returned to at its first instruction.
+    /// A whole frame, to which the frame pointer leads: it was returned to at its first
+    /// instruction.
     Framed,
 }
 
@@ -63,7 +66,8 @@ pub enum Entry {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Compiled {
-    /// The table in the layout of [`ebpf_programs::abi::table`]; empty if the file has no unwind data.
+    /// The table in the layout of [`ebpf_programs::abi::table`]; empty if the file has no unwind
+    /// data.
     pub image: Vec<u8>,
     /// Number of rows whose unwind data no rule can express; the table marks them as unsupported.
     pub unsupported: u32,
@@ -72,7 +76,8 @@ pub struct Compiled {
 }
 
 impl Compiled {
-    /// Creates a table in the layout of [`ebpf_programs::abi::table`]; the counters are zero, and can be set afterwards.
+    /// Creates a table in the layout of [`ebpf_programs::abi::table`]; the counters are zero, and
+    /// can be set afterwards.
     pub fn new(image: Vec<u8>) -> Compiled {
         Compiled { image, ..Compiled::default() }
     }

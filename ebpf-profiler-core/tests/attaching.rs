@@ -75,7 +75,8 @@ impl Attached for Named {
     }
 }
 
-/// Returns a registry with a published process with such a runtime, and the number of attach attempts.
+/// Returns a registry with a published process with such a runtime, and the number of attach
+/// attempts.
 fn world(first: Reason, answers: u32) -> (Registry, Arc<AtomicU32>) {
     let (mut registry, asked) = untold(START, first, answers);
     assert!(registry.publish(PID, 0).is_some());
@@ -178,7 +179,8 @@ fn names_are_those_of_the_current_interpreter() {
     assert_eq!(functions(&registry), 2);
 }
 
-/// Unmapping is not reported. A second mapping of a file at the same address implies that it was unmapped in between.
+/// Unmapping is not reported. A second mapping of a file at the same address implies that it was
+/// unmapped in between.
 #[test]
 fn attaches_again_to_runtime_reloaded_at_same_address() {
     let (mut registry, asked) = world(Reason::NotReady, 0);
@@ -191,7 +193,8 @@ fn attaches_again_to_runtime_reloaded_at_same_address() {
     assert_eq!(registry.stats().interpreters.functions, 2);
 }
 
-/// Only the last one is still mapped, according to the process; it gets one of the four slots of a process.
+/// Only the last one is still mapped, according to the process; it gets one of the four slots of a
+/// process.
 #[test]
 fn attaches_to_runtime_after_many_reloads() {
     let places: Vec<u64> = (0..40).map(|number| START + number * 0x1000).collect();
@@ -219,7 +222,8 @@ fn attaches_again_to_runtime_reloaded_at_other_address() {
     assert_eq!(registry.stats().interpreters.attached, 2);
 }
 
-/// Publishes a process with memory without a file at a time. Returns the kind of that mapping, and the budget of raw samples.
+/// Publishes a process with memory without a file at a time. Returns the kind of that mapping, and
+/// the budget of raw samples.
 fn publish_anonymous(registry: &mut Registry, now: u64) -> (u16, u32) {
     let process = registry.publish(PID, now).unwrap();
     let word = process.mappings * (UNIT / 4) as u32;
@@ -269,7 +273,8 @@ impl System for Counting {
     }
 }
 
-/// A compiler changes the protection of its memory with each function, some thousand times a second.
+/// A compiler changes the protection of its memory with each function, some thousand times a
+/// second.
 #[test]
 fn memory_that_is_made_executable_again_costs_no_search_for_a_file() {
     let openers = Arc::<AtomicU32>::default();
@@ -348,7 +353,8 @@ impl Runtime for Linked {
     }
 }
 
-/// Returns a registry with a process whose file holds such runtimes, with loops at offsets of the mapped code.
+/// Returns a registry with a process whose file holds such runtimes, with loops at offsets of the
+/// mapped code.
 fn linked(languages: &[(&'static str, u64, bool)]) -> Registry {
     let elf = Elf::open(std::fs::File::open("/proc/self/exe").unwrap()).unwrap();
     let start = elf.code_address(code_offset()).unwrap();
@@ -363,7 +369,8 @@ fn linked(languages: &[(&'static str, u64, bool)]) -> Registry {
     registry
 }
 
-/// Publishes the process. Returns start and end of its mappings behind the start of the file, and their interpreters.
+/// Publishes the process. Returns start and end of its mappings behind the start of the file, and
+/// their interpreters.
 fn loops(registry: &mut Registry) -> Vec<(u64, u64, u32)> {
     let process = registry.publish(PID, 0).unwrap();
     let words = registry.tables().piece(process.mappings * (UNIT / 4) as u32).unwrap();

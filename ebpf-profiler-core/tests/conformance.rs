@@ -1,4 +1,5 @@
-//! The conformance test of languages finds implementations that break a promise, behind their comparison of the check too.
+//! The conformance test of languages finds implementations that break a promise, behind their
+//! comparison of the check too.
 
 #![expect(clippy::unwrap_used, reason = "a test")]
 

@@ -159,7 +159,8 @@ fn header(segments: (u64, u16), sections: (u64, u16)) -> Vec<u8> {
 
 #[test]
 fn rejects_too_many_headers() {
-    // The number of sections is in the first section's header, and the sparse file is large enough for all of them.
+    // The number of sections is in the first section's header, and the sparse file is large enough for
+    // all of them.
     let mut bytes = header((0, 0), (64, 0));
     bytes.resize(64 + 64, 0);
     bytes[64 + 32..64 + 40].copy_from_slice(&(1u64 << 40).to_le_bytes());
@@ -176,7 +177,8 @@ fn rejects_headers_outside_of_the_file() {
     assert!(Elf::open(Cursor::new(header((0, 0), (0, 0)))).is_ok());
 }
 
-/// A program runs by its segments; its section table, which comes last, may be truncated or overwritten.
+/// A program runs by its segments; its section table, which comes last, may be truncated or
+/// overwritten.
 #[test]
 fn reads_segments_without_section_table() {
     let path = std::env::current_exe().expect("a path");
@@ -188,8 +190,8 @@ fn reads_segments_without_section_table() {
     assert!(cut.sections().is_empty() && !whole.sections().is_empty());
 }
 
-/// Returns name and address of the functions and variables in a table, as `readelf` shows it. A name with several versions
-/// is repeated.
+/// Returns name and address of the functions and variables in a table, as `readelf` shows it. A
+/// name with several versions is repeated.
 fn symbols(option: &str, path: &str) -> Vec<(String, u64)> {
     // Row of `readelf`: `   12: 0000000000001139    27 FUNC    GLOBAL DEFAULT   14 main`
     let row = |line: &str| {

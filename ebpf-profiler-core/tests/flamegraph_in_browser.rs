@@ -1,5 +1,5 @@
-//! The flame graph in a real browser: it renders, zooms, searches, is operated by keyboard, sends no request and runs
-//! only its own code.
+//! The flame graph in a real browser: it renders, zooms, searches, is operated by keyboard, sends
+//! no request and runs only its own code.
 #![expect(clippy::panic, clippy::print_stdout, reason = "a test fails by panicking and prints what it skips")]
 
 mod browser;
@@ -178,7 +178,8 @@ fn switches_kinds_of_samples(browser: &Browser) {
     quiet(browser);
 }
 
-/// Three samples of CPU time, one of off-CPU time, two of allocations, one of memory in use, two of latencies.
+/// Three samples of CPU time, one of off-CPU time, two of allocations, one of memory in use, two of
+/// latencies.
 fn five_kinds() -> Profile {
     let kinds = [
         SampleKind::cpu(Duration::from_millis(10)),

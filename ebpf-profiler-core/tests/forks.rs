@@ -59,7 +59,8 @@ fn map(number: u64) -> MapEvent {
     MapEvent::new(start..start + 0x1000, 0, file, format!("/lib/{number}.so"))
 }
 
-/// Returns the result of the check of a walk by the state with this epoch through frames at addresses.
+/// Returns the result of the check of a walk by the state with this epoch through frames at
+/// addresses.
 fn walk_by(registry: &mut Registry, (pid, time): (u32, u64), epoch: u32, frames: &[u64]) -> Result<(), Stop> {
     let tick = FakeTick::walked(time, pid, "fork", frames).epoch(epoch).bytes();
     let words: Vec<u64> = tick.as_chunks().0.iter().map(|word| u64::from_ne_bytes(*word)).collect();

@@ -1,7 +1,8 @@
 //! Shared passages of the workspace's README, this crate's README and its front page are equal.
 //!
-//! They mark these passages with comments: `<!-- needs --> ... <!-- /needs -->`. The workspace's README is the original:
-//! `FRONT_PAGE=write cargo test -p ebpf-profiler-core --test front_page` updates the others.
+//! They mark these passages with comments: `<!-- needs --> ... <!-- /needs -->`. The workspace's
+//! README is the original: `FRONT_PAGE=write cargo test -p ebpf-profiler-core --test front_page`
+//! updates the others.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -71,7 +72,8 @@ fn shown(passage: &str) -> String {
     passage.lines().filter(|line| !line.starts_with("# ")).map(|line| format!("{line}\n")).collect()
 }
 
-/// Copies the README's passages to the crate's README and to the front page, except those in which the page hides lines.
+/// Copies the README's passages to the crate's README and to the front page, except those in which
+/// the page hides lines.
 fn write(readme: &str) {
     let mut own = fs::read_to_string(README).unwrap();
     for name in SHARED {

@@ -1,4 +1,5 @@
-//! Ranges of functions from `.eh_frame`, and detection of parts that continue another function's frame.
+//! Ranges of functions from `.eh_frame`, and detection of parts that continue another function's
+//! frame.
 //!
 //! ```text
 //!   .eh_frame_hdr   {address, entry} for each function, sorted: see EhFrameHdr
@@ -144,7 +145,8 @@ fn encoding(cie: &[u8; ENTRY]) -> Option<u8> {
     None
 }
 
-/// Returns `true` if the rules define the CFA before the first advance: the frame is set up already.
+/// Returns `true` if the rules define the CFA before the first advance: the frame is set up
+/// already.
 fn continues_frame(rules: &[u8]) -> bool {
     const DEF_CFA: u8 = 0x0c;
     const DEF_CFA_REGISTER: u8 = 0x0d;
@@ -156,8 +158,8 @@ fn continues_frame(rules: &[u8]) -> bool {
     rules.first().is_some_and(|rule| first.contains(rule)) && !rules.starts_with(LINKAGE_TABLE)
 }
 
-/// Returns `true` if the initial rules of a CIE with augmentation `zR…` are those of a frame that is set up: a linker merges the
-/// beginnings of rules that several functions share.
+/// Returns `true` if the initial rules of a CIE with augmentation `zR…` are those of a frame that
+/// is set up: a linker merges the beginnings of rules that several functions share.
 fn has_frame(cie: &[u8; ENTRY]) -> Option<bool> {
     const DEF_CFA: u8 = 0x0c;
     const DEF_CFA_OFFSET: u8 = 0x0e;
@@ -188,7 +190,8 @@ fn has_frame(cie: &[u8; ENTRY]) -> Option<bool> {
     Some(definitions > 1)
 }
 
-/// Reads the first bytes of an entry. Behind the last one fewer may be readable; the others are zero.
+/// Reads the first bytes of an entry. Behind the last one fewer may be readable; the others are
+/// zero.
 fn read_entry(elf: &Elf, address: u64) -> Option<[u8; ENTRY]> {
     let mut bytes = [0; ENTRY];
     let sizes = [ENTRY, ENTRY / 4 * 3, ENTRY / 2, ENTRY / 8 * 3];

@@ -14,7 +14,8 @@ use ebpf_profiler_core::language::MAX_RANGES;
 use crate::accessor;
 use crate::fde::Fdes;
 
-/// Returns the address ranges of a function: the main part and the cold parts that it jumps to, at most [`MAX_RANGES`].
+/// Returns the address ranges of a function: the main part and the cold parts that it jumps to, at
+/// most [`MAX_RANGES`].
 pub(crate) fn parts(elf: &Elf, main: Range<u64>) -> Vec<Range<u64>> {
     let fdes = Fdes::open(elf);
     let main = match fdes.as_ref().and_then(|fdes| fdes.at(main.start)) {

@@ -26,7 +26,8 @@ const FROM_3_11: Span = (6, 7);
 const ONLY_3_11: Span = (6, 6);
 const ONLY_3_12: Span = (7, 7);
 
-/// Row of the table, versions, and the expression for debuggers: a type and its field; no field for the type's size.
+/// Row of the table, versions, and the expression for debuggers: a type and its field; no field for
+/// the type's size.
 const FIELDS: [(&str, Span, &str, &str); 37] = [
     ("thread.frame", TO_3_10, "struct _ts", "frame"),
     ("thread.cframe", FROM_3_11, "struct _ts", "cframe"),

@@ -1,4 +1,5 @@
-//! Snapshots of processes of each language: named as when they were recorded, and within bounds when memory and files lie.
+//! Snapshots of processes of each language: named as when they were recorded, and within bounds
+//! when memory and files lie.
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 mod peak;
@@ -63,7 +64,8 @@ fn frames_have_recorded_names() {
     assert_eq!(languages, ["jvm", "luajit", "perl", "php", "ruby", "v8js"]);
 }
 
-/// The check of a frame distinguishes its function from another one that lies there by now. Code that is never freed has the check
+/// The check of a frame distinguishes its function from another one that lies there by now. Code
+/// that is never freed has the check
 /// 0. In Ruby it decides on the class, whose name is missing if it is another.
 #[test]
 fn frames_with_another_check_have_no_name() {
@@ -197,7 +199,8 @@ fn state_of_process_is_bounded() {
     }
 }
 
-/// Parts of the file of the runtime are others: whatever is found, it comes back, and within bounds.
+/// Parts of the file of the runtime are others: whatever is found, it comes back, and within
+/// bounds.
 #[test]
 fn finds_within_bounds_in_files_that_lie() {
     for (name, snapshot) in snapshots() {

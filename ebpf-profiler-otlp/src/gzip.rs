@@ -5,8 +5,9 @@
 //!   gzip      a block            │ a block │ ...
 //! ```
 //!
-//! Each block of a gzip stream has a Huffman code for the byte frequencies in it. Times, text, hexadecimal digits and numbers
-//! differ in them, so blocks that end with a table make the output about 5 % smaller at no cost.
+//! Each block of a gzip stream has a Huffman code for the byte frequencies in it. Times, text,
+//! hexadecimal digits and numbers differ in them, so blocks that end with a table make the output
+//! about 5 % smaller at no cost.
 
 use std::io::Write;
 
@@ -106,7 +107,8 @@ mod tests {
     #[test]
     fn sections_end_at_another_field() {
         let message = message();
-        // The dictionary's tag and length take four bytes; its locations have the same tag as the dictionary.
+        // The dictionary's tag and length take four bytes; its locations have the same tag as the
+        // dictionary.
         assert_eq!(cuts(&message, Some(DICTIONARY)), [1_200, 1_200 + 3 + 1_200]);
         assert_eq!(cuts(&message, None), [1_200]);
         assert_eq!(cuts(&message[..600], None), [0; 0]);

@@ -7,7 +7,8 @@
 //!                                          root   main
 //! ```
 //!
-//! Without a marker, an incomplete stack would look like a complete one that begins in the middle of a program.
+//! Without a marker, an incomplete stack would look like a complete one that begins in the middle
+//! of a program.
 
 use std::fmt;
 
@@ -23,7 +24,8 @@ pub(crate) struct Markers {
     pub(crate) end: Option<Marker>,
 }
 
-/// The text of a marker. It omits the number of missing frames, to keep the number of distinct stacks low.
+/// The text of a marker. It omits the number of missing frames, to keep the number of distinct
+/// stacks low.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Marker {
     Omitted,

@@ -28,7 +28,8 @@ impl Resource {
         Resource::default()
     }
 
-    /// Creates a resource with this machine's `host.name`, `host.id`, kernel build id and boot time.
+    /// Creates a resource with this machine's `host.name`, `host.id`, kernel build id and boot
+    /// time.
     ///
     /// Values that cannot be read are omitted.
     pub fn of_this_machine() -> Resource {
@@ -49,16 +50,17 @@ impl Resource {
         self
     }
 
-    /// Adds the attributes of `OTEL_RESOURCE_ATTRIBUTES`, and `service.name` from `OTEL_SERVICE_NAME`, which takes precedence.
+    /// Adds the attributes of `OTEL_RESOURCE_ATTRIBUTES`, and `service.name` from
+    /// `OTEL_SERVICE_NAME`, which takes precedence.
     ///
-    /// Both apply to all processes of the machine. Set no service name for a whole machine: without one, consumers name each
-    /// process after its executable.
+    /// Both apply to all processes of the machine. Set no service name for a whole machine: without
+    /// one, consumers name each process after its executable.
     pub fn with_env(self) -> Resource {
         self.with_variables(|name| std::env::var(name).ok())
     }
 
-    /// Adds attributes like [`with_env`](Resource::with_env), with the values that `variable` returns for names of environment
-    /// variables.
+    /// Adds attributes like [`with_env`](Resource::with_env), with the values that `variable`
+    /// returns for names of environment variables.
     pub fn with_variables(mut self, variable: impl Fn(&str) -> Option<String>) -> Resource {
         let list = variable("OTEL_RESOURCE_ATTRIBUTES").unwrap_or_default();
         for (key, value) in list.split(',').filter_map(|pair| pair.split_once('=')) {
@@ -102,7 +104,8 @@ fn read_line(path: &str) -> String {
     fs::read_to_string(path).unwrap_or_default().trim().to_owned()
 }
 
-/// Reads the build id from the kernel's ELF notes: sizes of name and description, type, then both with padding.
+/// Reads the build id from the kernel's ELF notes: sizes of name and description, type, then both
+/// with padding.
 fn running_kernel() -> Option<Vec<u8>> {
     const GNU_BUILD_ID: u32 = 3;
     let notes = fs::read("/sys/kernel/notes").ok()?;

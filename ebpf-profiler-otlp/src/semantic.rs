@@ -48,7 +48,8 @@ pub(crate) const FRAME_TYPE: &str = "profile.frame.type";
 /// Location, not in the conventions: `true` if the frame was found by an unverified frame pointer.
 pub(crate) const FRAME_GUESSED: &str = "ebpf_profiler.frame.guessed";
 
-/// Values of [`FRAME_TYPE`]: those of the [conventions][profiles], and [`ABORT_MARKER`](frame_type::ABORT_MARKER).
+/// Values of [`FRAME_TYPE`]: those of the [conventions][profiles], and
+/// [`ABORT_MARKER`](frame_type::ABORT_MARKER).
 ///
 /// [profiles]: https://opentelemetry.io/docs/specs/semconv/registry/attributes/profile/
 pub(crate) mod frame_type {
@@ -76,10 +77,12 @@ pub(crate) mod frame_type {
     pub(crate) const RUBY: &str = "ruby";
     /// [V8](https://en.wikipedia.org/wiki/V8_(JavaScript_engine)).
     pub(crate) const V8JS: &str = "v8js";
-    /// No code: a marker with the reason why a stack is incomplete. Not in the conventions, but in wide use.
+    /// No code: a marker with the reason why a stack is incomplete. Not in the conventions, but in
+    /// wide use.
     pub(crate) const ABORT_MARKER: &str = "abort-marker";
 
-    /// The types that all known consumers accept; devfiler rejects a whole request for any other one.
+    /// The types that all known consumers accept; devfiler rejects a whole request for any other
+    /// one.
     pub(crate) const ACCEPTED: [&str; 12] =
         [NATIVE, KERNEL, GO, BEAM, CPYTHON, DOTNET, JVM, PERL, PHP, RUBY, V8JS, ABORT_MARKER];
 }

@@ -9,8 +9,9 @@ use crate::wire::Wire;
 
 /// A repeated field that holds each element once; the position of an element is its index.
 ///
-/// Elements are equal if their encoded bytes are. Because equal values are encoded as equal bytes, and other tables are
-/// referred to by index, one hash compares whole values recursively. Elements that are known to be new need no hash.
+/// Elements are equal if their encoded bytes are. Because equal values are encoded as equal bytes,
+/// and other tables are referred to by index, one hash compares whole values recursively. Elements
+/// that are known to be new need no hash.
 ///
 /// The bytes include tags and lengths, so that a message copies them as they are.
 #[derive(Debug, Default)]
@@ -27,7 +28,8 @@ pub(crate) struct Table {
 
 /// An indexed element.
 ///
-/// Half of its hash is kept, so that the index grows without reading contents and most differences are found without them.
+/// Half of its hash is kept, so that the index grows without reading contents and most differences
+/// are found without them.
 #[derive(Clone, Copy, Debug)]
 struct Known {
     hash: u32,

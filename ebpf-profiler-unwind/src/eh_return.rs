@@ -1,9 +1,9 @@
-//! Functions that end in `__builtin_eh_return`: libgcc's `_Unwind_RaiseException`, `_Unwind_Resume`,
-//! `_Unwind_Resume_or_Rethrow` and `_Unwind_ForcedUnwind`.
+//! Functions that end in `__builtin_eh_return`: libgcc's `_Unwind_RaiseException`,
+//! `_Unwind_Resume`, `_Unwind_Resume_or_Rethrow` and `_Unwind_ForcedUnwind`.
 //!
-//! Such a function resumes at a landing pad. `uw_install_context_1` overwrites the registers that the function saved, and
-//! its return address, by those of the landing pad's frame, one by one, while its call frame information still describes
-//! them as the caller's:
+//! Such a function resumes at a landing pad. `uw_install_context_1` overwrites the registers that
+//! the function saved, and its return address, by those of the landing pad's frame, one by one,
+//! while its call frame information still describes them as the caller's:
 //!
 //! ```text
 //!   cleanup    call _Unwind_Resume
@@ -15,18 +15,20 @@
 //!                rbp = saved rbp, rsp = target's, jump to the landing pad
 //! ```
 //!
-//! In between, the call frame information gives the landing pad's function with the stack pointer of another frame. gdb
-//! shows that function twice or stops. The return address stays in `this`, so the rule takes it from there:
+//! In between, the call frame information gives the landing pad's function with the stack pointer
+//! of another frame. gdb shows that function twice or stops. The return address stays in `this`, so
+//! the rule takes it from there:
 //!
 //! ```text
 //!   cfa = rbp + 16, rbp = ?, ra = [cfa - 408]
 //! ```
 //!
-//! `rbp` is the cleanup's before it is overwritten and the landing pad's after that. No rule covers both, so it is
-//! unknown: a caller whose frame starts from `rbp` ends the walk with a reason, callers that saved it do not need it.
+//! `rbp` is the cleanup's before it is overwritten and the landing pad's after that. No rule covers
+//! both, so it is unknown: a caller whose frame starts from `rbp` ends the walk with a reason,
+//! callers that saved it do not need it.
 //!
-//! Recognized by call frame information (the canonical frame address starts from `rcx` at the end) and by the
-//! instructions around the calls, which gcc 10 to 16 emit alike. x86_64 only.
+//! Recognized by call frame information (the canonical frame address starts from `rcx` at the end)
+//! and by the instructions around the calls, which gcc 10 to 16 emit alike. x86_64 only.
 
 use std::ops::Range;
 
@@ -34,8 +36,8 @@ use ebpf_programs::abi::table::{Rule, cfa, fp, kept, ra};
 
 use crate::table::rules::Packed;
 
-/// A call of `uw_install_context_1` and the code behind it, and the offset of the return address from the canonical frame
-/// address.
+/// A call of `uw_install_context_1` and the code behind it, and the offset of the return address
+/// from the canonical frame address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Install {
     pub(crate) code: Range<usize>,
@@ -45,7 +47,8 @@ pub(crate) struct Install {
 /// The largest function that is read; libgcc's have 0x500 bytes.
 pub(crate) const MAX_CODE: u64 = 4096;
 
-/// Returns `true` if the rule is the one just before a function changes to the landing pad's stack: `cfa = rcx + 8`.
+/// Returns `true` if the rule is the one just before a function changes to the landing pad's stack:
+/// `cfa = rcx + 8`.
 pub(crate) fn is_end(rule: Packed) -> bool {
     rule.cfa() == cfa::REGISTER && rule.register() == RCX && rule.offset() == 8
 }
@@ -60,7 +63,8 @@ pub(crate) fn is_frame(rule: Packed) -> bool {
     rule.cfa() == cfa::REGISTER && rule.register() == RBP && rule.offset() == 16
 }
 
-/// Returns the rule while registers are overwritten. `kept` is the number of the register that the table keeps, 0 for none.
+/// Returns the rule while registers are overwritten. `kept` is the number of the register that the
+/// table keeps, 0 for none.
 pub(crate) fn rule(return_address: i32, kept: u8) -> Rule {
     let lost = if kept == 0 { 0 } else { kept::LOST << kept::SHIFT };
     Rule {
@@ -109,10 +113,12 @@ pub(crate) fn installs(code: &[u8]) -> Vec<Install> {
     installs
 }
 
-/// The return address in libgcc's `struct _Unwind_Context`: behind 18 pointers and the canonical frame address.
+/// The return address in libgcc's `struct _Unwind_Context`: behind 18 pointers and the canonical
+/// frame address.
 const RA_IN_CONTEXT: i32 = 0x98;
 
-/// Returns the distance from `rbp` of the context that `uw_init_context_1` fills for the function itself.
+/// Returns the distance from `rbp` of the context that `uw_init_context_1` fills for the function
+/// itself.
 fn this_context(code: &[u8]) -> Option<i32> {
     let cfa = find(code, &[0x48, 0x8d, 0x75, 0x10])?;
     let return_address = find(code, &[0x48, 0x8b, 0x55, 0x08])?;
@@ -130,8 +136,8 @@ fn this_context(code: &[u8]) -> Option<i32> {
     contexts[usize::from(RDI)].filter(|this| (-0x1_0000..0).contains(this))
 }
 
-/// Returns `true` if code begins with the call of `uw_install_context_1`: `all` has to contain the address of the context
-/// whose members are read behind it.
+/// Returns `true` if code begins with the call of `uw_install_context_1`: `all` has to contain the
+/// address of the context whose members are read behind it.
 fn is_install_call(all: &[u8], code: &[u8]) -> bool {
     let Some(behind) = code.get(CALL..).filter(|_| is_call(&code[..CALL])) else { return false };
     let (Some((MOV, _, ra)), Some(next)) = (from_rbp(behind), behind.get(MEMBER..)) else { return false };
@@ -153,7 +159,8 @@ const LEA: u8 = 0x8d;
 const MOV: u8 = 0x8b;
 const RDI: u8 = 7;
 
-/// Decodes an instruction with the operands register and `[rbp + distance]`: its code, the register and the distance.
+/// Decodes an instruction with the operands register and `[rbp + distance]`: its code, the register
+/// and the distance.
 fn from_rbp(code: &[u8]) -> Option<(u8, u8, i32)> {
     let (&[rex @ (0x48 | 0x4c), code, modrm], rest) = code.split_first_chunk()? else { return None };
     let distance = i32::from_le_bytes(*rest.first_chunk()?);
@@ -174,7 +181,8 @@ fn find(code: &[u8], wanted: &[u8]) -> Option<usize> {
 mod tests {
     use super::*;
 
-    /// `_Unwind_Resume` of gcc 12 without the instructions in between; `this` at `rbp - 544`, `target` at `rbp - 304`.
+    /// `_Unwind_Resume` of gcc 12 without the instructions in between; `this` at `rbp - 544`,
+    /// `target` at `rbp - 304`.
     fn resume(arguments: &[u8]) -> Vec<u8> {
         [
             &[0x55, 0x48, 0x89, 0xe5][..],

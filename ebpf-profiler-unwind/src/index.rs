@@ -1,7 +1,7 @@
 //! The described functions of a file, sorted by address.
 //!
-//! Eight bytes per function: the distance from the first code, and the place of its description. Descriptions are read again
-//! when the table is built, which is cheaper than keeping them decoded.
+//! Eight bytes per function: the distance from the first code, and the place of its description.
+//! Descriptions are read again when the table is built, which is cheaper than keeping them decoded.
 
 use std::ops::Range;
 
@@ -184,8 +184,9 @@ impl Index {
 
 /// Sorts by address with a radix sort, lowest digit first.
 ///
-/// In files whose sections consist of many short pieces, comparisons would take a tenth of the build time. The places within a
-/// section, and the sections, come in order, and the sort is stable.
+/// In files whose sections consist of many short pieces, comparisons would take a tenth of the
+/// build time. The places within a section, and the sections, come in order, and the sort is
+/// stable.
 fn sort(keys: &mut Vec<u64>) {
     const DIGIT: u32 = 11;
     let highest = keys.iter().max().map_or(0, |key| key >> 32);

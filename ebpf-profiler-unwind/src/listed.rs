@@ -1,7 +1,7 @@
 //! The functions of `.eh_frame`, in the order of the search table in `.eh_frame_hdr`.
 //!
-//! No index has to be kept and sorted then. But the table is untrusted, and linkers that fold equal functions list one FDE of
-//! an address, even an empty one, and omit the others:
+//! No index has to be kept and sorted then. But the table is untrusted, and linkers that fold equal
+//! functions list one FDE of an address, even an empty one, and omit the others:
 //!
 //! ```text
 //!   .eh_frame_hdr   a ► FDE 1   b ► FDE 4   c ► FDE 2         each listed FDE exists, and is listed once
@@ -71,7 +71,8 @@ impl Listed {
     }
 }
 
-/// Returns the start of the function at `offset`: `Some(None)` if it is empty, `None` if it is malformed.
+/// Returns the start of the function at `offset`: `Some(None)` if it is empty, `None` if it is
+/// malformed.
 fn begin(offset: usize, reader: &mut Reader<'_>, cies: &mut Cies) -> Option<Option<u64>> {
     let Kind::Fde(cie) = reader.entry(offset)?.kind else { return None };
     let functions = cies.find(cie, reader)?;

@@ -26,7 +26,8 @@ pub struct Mapping<'a> {
 }
 
 impl<'a> Mapping<'a> {
-    /// Creates a mapping without unwind data, such as code of a JIT compiler: the walk tries frame pointers there.
+    /// Creates a mapping without unwind data, such as code of a JIT compiler: the walk tries frame
+    /// pointers there.
     ///
     /// The load bias is the address in the process minus the virtual address in the file, wrapping:
     ///
@@ -46,13 +47,15 @@ impl<'a> Mapping<'a> {
         Mapping { table: Some(table), ..self }
     }
 
-    /// Sets the interpreter in the mapped file: its index in the list for [`Modules::with_interpreters`].
+    /// Sets the interpreter in the mapped file: its index in the list for
+    /// [`Modules::with_interpreters`].
     pub fn with_interpreter(self, index: usize) -> Mapping<'a> {
         let interpreter = index.checked_add(1).and_then(|number| u16::try_from(number).ok()).unwrap_or(0);
         Mapping { interpreter, ..self }
     }
 
-    /// Marks memory that a runtime [owns](ebpf_profiler_core::language::CodeRanges): its walker unwinds all frames there.
+    /// Marks memory that a runtime [owns](ebpf_profiler_core::language::CodeRanges): its walker
+    /// unwinds all frames there.
     pub fn with_runtime(self, index: usize) -> Mapping<'a> {
         let mapping = self.with_interpreter(index);
         Mapping { is_owned: mapping.interpreter != 0, table: None, ..mapping }
@@ -80,7 +83,8 @@ impl<'a> Mapping<'a> {
     }
 }
 
-/// The executable mappings of a process with their unwind tables, laid out for [`Walk`](crate::Walk).
+/// The executable mappings of a process with their unwind tables, laid out for
+/// [`Walk`](crate::Walk).
 ///
 /// Each table is copied once, even if several mappings use it.
 ///
@@ -115,16 +119,17 @@ const MAX_BYTES: u64 = 1 << 30;
 impl Modules {
     /// Lays out the mappings of a process, given in any order.
     ///
-    /// Mappings in the kernel's half of the address space are skipped. Of overlapping mappings the one that begins first is used,
-    /// up to the start of the next. At most 16,384 mappings and 1 GiB of tables are used; the rest is
-    /// [counted](Modules::left_out).
+    /// Mappings in the kernel's half of the address space are skipped. Of overlapping mappings the
+    /// one that begins first is used, up to the start of the next. At most 16,384 mappings and
+    /// 1 GiB of tables are used; the rest is [counted](Modules::left_out).
     pub fn new(arch: Arch, mappings: &[Mapping<'_>]) -> Modules {
         Modules::with_interpreters(arch, mappings, &[])
     }
 
     /// Lays out the mappings of a process with interpreters.
     ///
-    /// Interpreters beyond [the maximum of a process](ebpf_programs::abi::interpreter::MAX) are left out.
+    /// Interpreters beyond [the maximum of a process](ebpf_programs::abi::interpreter::MAX) are
+    /// left out.
     pub fn with_interpreters(arch: Arch, mappings: &[Mapping<'_>], interpreters: &[FrameWalker]) -> Modules {
         let interpreters = &interpreters[..interpreters.len().min(interpreter::MAX)];
         let mut order: Vec<usize> = (0..mappings.len()).collect();
@@ -227,8 +232,8 @@ impl Layout {
     }
 }
 
-/// Returns `true` for user space. The walkers' search treats higher addresses as negative, and gdb lists the kernel's vsyscall
-/// page among the mappings of a process.
+/// Returns `true` for user space. The walkers' search treats higher addresses as negative, and gdb
+/// lists the kernel's vsyscall page among the mappings of a process.
 fn is_user(range: &Range<u64>) -> bool {
     !range.is_empty() && range.end <= 1 << 63
 }

@@ -22,8 +22,8 @@ use crate::modules::Modules;
 
 /// Iterator over the frames of a stack, leaf first.
 ///
-/// Runs the walkers of the kernel side over any memory: that of a core dump, of a recorded [case](crate::case::Case), a
-/// closure that reads a process.
+/// Runs the walkers of the kernel side over any memory: that of a core dump, of a recorded
+/// [case](crate::case::Case), a closure that reads a process.
 ///
 /// # Examples
 ///
@@ -62,10 +62,11 @@ pub enum Frame {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NativeFrame {
-    /// Address of the frame in the process: the instruction pointer, or one byte before the return address, which is inside
-    /// the call.
+    /// Address of the frame in the process: the instruction pointer, or one byte before the return
+    /// address, which is inside the call.
     pub address: u64,
-    /// `true` if `address` is an instruction pointer: in the leaf and in code interrupted by a signal.
+    /// `true` if `address` is an instruction pointer: in the leaf and in code interrupted by a
+    /// signal.
     pub exact: bool,
     /// Method by which the frame was found.
     pub found: Found,
@@ -73,7 +74,8 @@ pub struct NativeFrame {
     pub is_loop: bool,
     /// Index of its mapping in the list for [`Modules::new`]; `None` if the address is unmapped.
     pub mapping: Option<usize>,
-    /// `address` as a virtual address in the mapped file, for symbol look-up; equals `address` if `mapping` is `None`.
+    /// `address` as a virtual address in the mapped file, for symbol look-up; equals `address` if
+    /// `mapping` is `None`.
     pub file_address: u64,
 }
 

@@ -1,4 +1,5 @@
-//! Stacks of real programs, walked again: each file in `tests/cases` says what is in it and what should be found.
+//! Stacks of real programs, walked again: each file in `tests/cases` says what is in it and what
+//! should be found.
 #![expect(clippy::unwrap_used, reason = "a helper of tests may end a test")]
 
 use std::fs;

@@ -13,7 +13,8 @@ use elf::{AARCH64, CODE, DATA, X86_64};
 struct Frames(Vec<u8>);
 
 impl Frames {
-    /// A CIE, and where it begins: version 1, advances in bytes, offsets in words, return address in `ra`.
+    /// A CIE, and where it begins: version 1, advances in bytes, offsets in words, return address
+    /// in `ra`.
     fn cie(&mut self, augmentation: &str, ra: u8, instructions: &[u8]) -> usize {
         let mut body = vec![0, 0, 0, 0, 1];
         body.extend(augmentation.bytes());
@@ -179,12 +180,14 @@ fn rules_beyond_the_usual() {
     assert_eq!((table.unsupported(), table.malformed()), (3, 0));
 }
 
-/// One function has its frame address in rbx: then rows of all functions of the file, also earlier ones, say where rbx is saved.
+/// One function has its frame address in rbx: then rows of all functions of the file, also earlier
+/// ones, say where rbx is saved.
 #[test]
 fn a_register_that_an_address_starts_from_is_kept() {
     let mut frames = Frames::default();
     let cie = frames.cie("zR", 16, ENTRY);
-    // push rbp; push rbx; pop rbx; then rbx at cfa - 504, cfa - 512, cfa - 20, nowhere, in rdx, where it was
+    // push rbp; push rbx; pop rbx; then rbx at cfa - 504, cfa - 512, cfa - 20, nowhere, in rdx, where
+    // it was
     let saved = [0x41, 0x0e, 16, 0x86, 2, 0x41, 0x0e, 24, 0x83, 3, 0x41, 0xc3, 0x0e, 16];
     let odd =
         [0x41, 0x83, 63, 0x41, 0x83, 64, 0x41, 0x14, 3, 20, 0x41, 0x07, 3, 0x41, 0x09, 3, 1, 0x41, 0x08, 3];

@@ -115,7 +115,8 @@ fn every_version() {
     }
 }
 
-/// Without section headers it is found by what it is, also behind something that only begins like it.
+/// Without section headers it is found by what it is, also behind something that only begins like
+/// it.
 #[test]
 fn no_section_headers() {
     for go in [Go::V1_16, Go::V1_18, Go::V1_20] {
@@ -198,7 +199,8 @@ fn lying_tables() {
     }
 }
 
-/// Each function's table is the same long one, so walking them all would take the square of the size.
+/// Each function's table is the same long one, so walking them all would take the square of the
+/// size.
 #[test]
 fn a_shared_table_is_not_walked_for_ever() {
     let long: Vec<u8> = std::iter::repeat_n([2, 0, 1, 0], 5000).flatten().collect();

@@ -1,4 +1,5 @@
-//! Building a table takes little more memory than the table: a tenth of it and 4 MiB, what is read of the file included.
+//! Building a table takes little more memory than the table: a tenth of it and 4 MiB, what is read
+//! of the file included.
 #![expect(clippy::unwrap_used, reason = "a helper of tests may end a test")]
 
 mod peak;

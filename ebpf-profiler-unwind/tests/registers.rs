@@ -1,4 +1,5 @@
-//! Counts rows based on a register that a callee may have changed, which a walk with three registers loses.
+//! Counts rows based on a register that a callee may have changed, which a walk with three
+//! registers loses.
 //!
 //! ```sh
 //! cargo test --release -p ebpf-profiler-unwind --test registers -- --ignored --nocapture

@@ -1,7 +1,8 @@
 //! Frames taken in runs are those taken one by one.
 //!
-//! There is a shorter way to take a frame, [`Walk::run`]: in the kernel for those like one that was met before, elsewhere for
-//! all of the usual kind. Here both ways walk the same stacks, made up by chance of what real tables describe and of nonsense.
+//! There is a shorter way to take a frame, [`Walk::run`]: in the kernel for those like one that was
+//! met before, elsewhere for all of the usual kind. Here both ways walk the same stacks, made up by
+//! chance of what real tables describe and of nonsense.
 
 mod random;
 
@@ -35,7 +36,8 @@ const MOST: u32 = 2 * WORDS as u32;
 /// The DWARF number of a register that is never known here.
 const RBX: u8 = 3;
 
-/// A machine that remembers some rules, and to which a part of the stack is near; one like the kernel where it is `VERIFIED`.
+/// A machine that remembers some rules, and to which a part of the stack is near; one like the
+/// kernel where it is `VERIFIED`.
 struct World<'a, const VERIFIED: bool> {
     tables: &'a MemoryTables,
     stack: &'a [u64],
@@ -105,7 +107,8 @@ fn walk<const VERIFIED: bool>(
     ((world.frames.clone(), stop, counts, values.collect()), by_runs)
 }
 
-/// Walks both ways, which lead to the same; how many frames there are, of walks that end, and how many of them came in runs.
+/// Walks both ways, which lead to the same; how many frames there are, of walks that end, and how
+/// many of them came in runs.
 fn walk_twice<const VERIFIED: bool>(
     mut world: World<'_, VERIFIED>,
     process: &Process,
@@ -137,7 +140,8 @@ fn tables(table: &Table) -> (MemoryTables, Process) {
 #[test]
 fn runs_take_the_frames_that_steps_take() {
     let table = Table::from_elf(&std::fs::read(std::env::current_exe().unwrap()).unwrap()).unwrap();
-    // So few places in the code that rules are met again, and most of them lead on, whatever the stack says.
+    // So few places in the code that rules are met again, and most of them lead on, whatever the stack
+    // says.
     let leads_on =
         |row: &Row| row.rule.raw().cfa == cfa::REGISTER && row.rule.raw().register == x86_64::SP as u8;
     let (good, other): (Vec<Row>, Vec<Row>) = table.rows().partition(leads_on);

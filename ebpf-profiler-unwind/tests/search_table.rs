@@ -53,7 +53,8 @@ impl Linked {
         begin
     }
 
-    /// Compares the tables with and without `header`; how often the section was read from its beginning.
+    /// Compares the tables with and without `header`; how often the section was read from its
+    /// beginning.
     fn check_header(&self, header: &[u8]) -> usize {
         let with = Counted::new(elf::with_search_table(X86_64, &self.frames, header));
         let reads = Arc::clone(&with.reads);
@@ -108,7 +109,8 @@ impl ReadAt for Counted {
 /// To find the beginnings and to build, or to make an index and to build.
 const ONCE: usize = 2;
 
-/// Some functions, not in the order of their addresses; the second lies over the beginning of the third, the last is malformed.
+/// Some functions, not in the order of their addresses; the second lies over the beginning of the
+/// third, the last is malformed.
 fn some() -> Linked {
     Linked::new(&[
         (0x400, 64, &[0x41, 0x0e, 16, 0x86, 2, 0x43, 0x0d, 6, 0, 0, 0], true),
@@ -206,7 +208,8 @@ fn headers_that_make_no_sense() {
     }
 }
 
-/// A fake description in the instructions of a true one, named in place of another: as many are named as there are.
+/// A fake description in the instructions of a true one, named in place of another: as many are
+/// named as there are.
 #[test]
 fn a_description_within_another() {
     let mut linked = some();

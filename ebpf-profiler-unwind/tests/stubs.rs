@@ -4,7 +4,8 @@ use ebpf_profiler_unwind::Table;
 
 const BASE: u64 = 0x40_0000;
 
-/// A program without sections or unwind data: one segment, code at its end, at the first byte of which it begins.
+/// A program without sections or unwind data: one segment, code at its end, at the first byte of
+/// which it begins.
 fn program(machine: u16, code: &[u8]) -> (Table, u64) {
     const HEADERS: u64 = 64 + 56;
     let size = HEADERS + code.len() as u64;
@@ -31,7 +32,8 @@ fn of_musl_on_x86_64() {
     let code = [&start[..], &[0x90; 100], b"\x48\xc7\xc0\x0f\0\0\0\x0f\x05", &[0xc3; 8]].concat();
     let (table, entry) = program(62, &code);
     let signal_return = entry + start.len() as u64 + 100;
-    // The return address of the first function lies behind the entry's call, and is looked up one byte before.
+    // The return address of the first function lies behind the entry's call, and is looked up one byte
+    // before.
     let entries = [entry, entry + 21, entry + 22].map(|address| rule(&table, address));
     assert_eq!(entries, ["outermost frame", "outermost frame", "none"]);
     for address in [signal_return - 1, signal_return, signal_return + 8] {
@@ -41,7 +43,8 @@ fn of_musl_on_x86_64() {
     assert_eq!(rule(&table, signal_return + 9), "none");
 }
 
-/// In a linked program it stands between functions that are described: the room is small, but the header names it.
+/// In a linked program it stands between functions that are described: the room is small, but the
+/// header names it.
 #[test]
 fn an_entry_in_a_small_gap() {
     let start = b"\x48\x31\xed\x48\x89\xe7\x48\x8d\x35\x00\x2d\0\0\x48\x83\xe4\xf0\xe8\x05\0\0\0";

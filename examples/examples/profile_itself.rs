@@ -1,11 +1,12 @@
-//! Profiles this program alone while it works, and writes a profile for `go tool pprof` and a flame graph.
+//! Profiles this program alone while it works, and writes a profile for `go tool pprof` and a flame
+//! graph.
 //!
 //! ```text
 //! sudo target/release/examples/profile_itself [itself.pb.gz itself.html]
 //! ```
 //!
-//! No signal handler runs in the program's threads: the kernel samples them. Unwind tables are built from the program's file, so
-//! it needs neither frame pointers nor debug information.
+//! No signal handler runs in the program's threads: the kernel samples them. Unwind tables are
+//! built from the program's file, so it needs neither frame pointers nor debug information.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};

@@ -1,4 +1,5 @@
-//! Requests of a tokio server in a profile of the server itself: each has labels, in whatever thread it is polled.
+//! Requests of a tokio server in a profile of the server itself: each has labels, in whatever
+//! thread it is polled.
 //!
 //! ```text
 //! sudo target/release/examples/requests

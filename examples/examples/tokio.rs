@@ -4,8 +4,8 @@
 //! cargo run --release -p examples --example tokio
 //! ```
 //!
-//! The profiler has its own threads, so the runtime needs only one. Calls that wait for those threads (`start`,
-//! `set_frequency`, `stop`) run in `spawn_blocking`.
+//! The profiler has its own threads, so the runtime needs only one. Calls that wait for those
+//! threads (`start`, `set_frequency`, `stop`) run in `spawn_blocking`.
 
 use std::error::Error;
 use std::sync::Arc;

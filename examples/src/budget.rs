@@ -11,7 +11,8 @@ pub fn budget(options: &Options) -> Option<Budget> {
     Some(text.parse().unwrap_or_else(|error| fail_with(2, format!("--budget: {error}"))))
 }
 
-/// Returns the cost and the periods in one line: `cost 0.31 % of 0.50 %; malloc every 65536`. `None` without a budget.
+/// Returns the cost and the periods in one line: `cost 0.31 % of 0.50 %; malloc every 65536`.
+/// `None` without a budget.
 pub fn describe_budget(health: &Health) -> Option<String> {
     let budget = health.budget.as_ref()?;
     let mut text = format!("cost {:.2} % of {:.2} %", 100.0 * budget.cost, 100.0 * budget.share);

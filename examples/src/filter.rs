@@ -5,7 +5,8 @@ use ebpf_profiler_core::live::Filter;
 use crate::Options;
 use crate::print::fail_with;
 
-/// Returns the filter of `--cgroup`, `--command`, `--thread`, `--cpu` and `--only`. After an invalid one it ends the program.
+/// Returns the filter of `--cgroup`, `--command`, `--thread`, `--cpu` and `--only`. After an
+/// invalid one it ends the program.
 pub fn filter(options: &Options) -> Filter {
     let mut filter = Filter::new();
     for path in options.all::<String>("cgroup") {

@@ -3,7 +3,8 @@
 use std::fmt::Display;
 use std::io::{self, ErrorKind, Write as _};
 
-/// Prints a result on standard output. An error ends the program with exit code 1, unless the reader has closed the pipe.
+/// Prints a result on standard output. An error ends the program with exit code 1, unless the
+/// reader has closed the pipe.
 pub fn print(result: impl Display) {
     show(result);
 }
@@ -18,7 +19,8 @@ pub fn show(result: impl Display) -> bool {
     }
 }
 
-/// Prints a line on standard error. An error of that is ignored: there is no other place to report it.
+/// Prints a line on standard error. An error of that is ignored: there is no other place to report
+/// it.
 pub fn say(line: impl Display) {
     let _ = writeln!(io::stderr(), "{line}");
 }

@@ -29,8 +29,8 @@ pub struct RecordedStack {
 const MAX_STACKS: usize = 4096;
 
 impl RecordedStack {
-    /// Returns the raw samples of a recording, sorted by time. Processes that are older than the recording are left
-    /// out, because the mappings of these are not among its events.
+    /// Returns the raw samples of a recording, sorted by time. Processes that are older than the
+    /// recording are left out, because the mappings of these are not among its events.
     ///
     /// # Errors
     ///

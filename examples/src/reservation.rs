@@ -5,8 +5,8 @@ use ebpf_profiler_core::live::{Health, Reservation, ReservedBy};
 use crate::Options;
 use crate::print::fail_with;
 
-/// Returns the reservation of `--reserve`, or one of `default` percent of all CPUs; `None` for `none`. After an invalid one it
-/// ends the program.
+/// Returns the reservation of `--reserve`, or one of `default` percent of all CPUs; `None` for
+/// `none`. After an invalid one it ends the program.
 pub fn reservation(options: &Options, default: &str) -> Option<Reservation> {
     let text: String = options.get("reserve", default.to_owned());
     if text == "none" {
@@ -19,7 +19,8 @@ pub fn reservation(options: &Options, default: &str) -> Option<Reservation> {
     Some(Reservation::cpu(percent / 100.0))
 }
 
-/// Returns the policy in one line if threads needed the reservation. `None` if they did not, and without one.
+/// Returns the policy in one line if threads needed the reservation. `None` if they did not, and
+/// without one.
 pub fn describe_reservation(health: &Health) -> Option<String> {
     let reservation = health.reservation.filter(|reservation| reservation.grants > 0)?;
     let percent = 100.0 * reservation.share;

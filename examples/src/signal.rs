@@ -1,7 +1,8 @@
 //! Signals that end a program: SIGINT (Ctrl-C), SIGTERM and SIGHUP.
 //!
-//! The first one ends the run early, and what was collected is still written or sent; a second one ends the program at
-//! once. A signal that is ignored when the program starts, as SIGHUP is by `nohup`, stays ignored.
+//! The first one ends the run early, and what was collected is still written or sent; a second one
+//! ends the program at once. A signal that is ignored when the program starts, as SIGHUP is by
+//! `nohup`, stays ignored.
 
 use std::mem::MaybeUninit;
 use std::ptr;
@@ -36,8 +37,8 @@ pub fn interrupted() -> bool {
     INTERRUPTED.load(Ordering::Relaxed)
 }
 
-/// Sleeps until `end` or the first signal, and calls `each` four times a second until it returns `false`. Raises the priority of this
-/// thread then, for the rest of the program.
+/// Sleeps until `end` or the first signal, and calls `each` four times a second until it returns
+/// `false`. Raises the priority of this thread then, for the rest of the program.
 pub fn sleep_until_interrupted(end: Instant, mut each: impl FnMut() -> bool) {
     const STEP: Duration = Duration::from_millis(250);
     while !interrupted() {
@@ -50,8 +51,8 @@ pub fn sleep_until_interrupted(end: Instant, mut each: impl FnMut() -> bool) {
     raise_priority();
 }
 
-/// Raises the priority of this thread, if permitted: with the default one, the rest of the program gets too little time on a busy
-/// machine to be done by its deadline.
+/// Raises the priority of this thread, if permitted: with the default one, the rest of the program
+/// gets too little time on a busy machine to be done by its deadline.
 fn raise_priority() {
     const NICENESS: libc::c_int = -10;
     // SAFETY: the call changes only the priority of this thread.

@@ -11,7 +11,8 @@ pub fn triggers(options: &Options) -> Vec<Trigger> {
     options.all::<String>("on").iter().map(parse).collect()
 }
 
-/// Prints the forms of triggers, with what this machine lacks for them, and ends the program, after `--on help`.
+/// Prints the forms of triggers, with what this machine lacks for them, and ends the program, after
+/// `--on help`.
 pub fn print_triggers_on_request(options: &Options) {
     if options.all::<String>("on").iter().any(|text| text == "help") {
         let line = |(form, meaning): &(&str, &str)| {

@@ -23,7 +23,8 @@ use ebpf_profiler_core::symbol::NoSymbols;
 #[ignore = "needs root"]
 fn every_tick_is_accounted_for() {
     test_needs::root!();
-    // The ring has room for all of the samples: none is lost, however late they are read on a busy machine.
+    // The ring has room for all of the samples: none is lost, however late they are read on a busy
+    // machine.
     let health = run(Profiler::builder().frequency(997).ring_size(64 << 20));
     assert_balanced(&health);
     assert_eq!(health.lost, 0, "{health:?}");

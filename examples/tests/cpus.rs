@@ -1,5 +1,5 @@
-//! CPUs that go offline and online while a profiler runs. The test switches the last one off and on: needs root, and a machine that
-//! permits it, as those of `cargo xtask kernels` do.
+//! CPUs that go offline and online while a profiler runs. The test switches the last one off and
+//! on: needs root, and a machine that permits it, as those of `cargo xtask kernels` do.
 #![expect(clippy::unwrap_used, reason = "a test that can't go on has failed")]
 
 use std::fs;

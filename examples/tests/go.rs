@@ -5,10 +5,11 @@
 //! sudo -E env PATH="$PATH" cargo test --release -p examples --test go -- --ignored --test-threads=1 --nocapture
 //! ```
 //!
-//! `programs/goroutines.go` prints each goroutine's stack by `runtime.Callers` before it spins at the end of it. The
-//! test profiles it, built with several versions of Go, position-independent and not, with C and without, and stripped
-//! (`-s -w`): a sample at such an end has to have exactly that stack, inlined functions included, and every stack of the program
-//! has to be whole, those of collector, scheduler and signal handlers too.
+//! `programs/goroutines.go` prints each goroutine's stack by `runtime.Callers` before it spins at
+//! the end of it. The test profiles it, built with several versions of Go, position-independent and
+//! not, with C and without, and stripped (`-s -w`): a sample at such an end has to have exactly
+//! that stack, inlined functions included, and every stack of the program has to be whole, those of
+//! collector, scheduler and signal handlers too.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
@@ -87,7 +88,8 @@ fn go_installed() {
 /// Ways to build a program: as usual, position-independent, with C.
 const ALL: &[&str] = &["plain", "pie", "cgo"];
 
-/// Tests programs built in some ways, in the matrix in all: each new kind of build compiles Go's library.
+/// Tests programs built in some ways, in the matrix in all: each new kind of build compiles Go's
+/// library.
 fn check(version: &str, ways: &[&str]) {
     check_beside(version, ways, 0);
 }
@@ -211,7 +213,8 @@ struct Verdict {
     samples: u64,
     /// Samples whose stack reaches its root.
     whole: u64,
-    /// For each known chain: its last function, samples with exactly that chain, samples with another.
+    /// For each known chain: its last function, samples with exactly that chain, samples with
+    /// another.
     chains: Vec<(String, u64, u64)>,
     /// Frames of Go code without a name, and frames found by guessing.
     nameless: u64,
@@ -279,7 +282,8 @@ impl Verdict {
         }
     }
 
-    /// Requires that nearly all samples are whole. On a busy machine the collector runs too rarely to be sampled for certain.
+    /// Requires that nearly all samples are whole. On a busy machine the collector runs too rarely
+    /// to be sampled for certain.
     fn assert(&self, is_busy: bool) {
         let share = if is_busy { 999 } else { 998 };
         assert!(self.samples > 500, "too few samples: {self:#?}");
@@ -306,8 +310,8 @@ const LOSING: &str = "1.19";
 
 /// Returns `true` if a stack begins with the functions of a chain.
 ///
-/// The runtime reports neither C functions nor its own wrappers, and reports its calls into C under the name of the
-/// function that they stand for.
+/// The runtime reports neither C functions nor its own wrappers, and reports its calls into C under
+/// the name of the function that they stand for.
 fn is_above(chain: &[String], names: &[String]) -> bool {
     let is_lost = |name: &str| name == "runtime.systemstack_switch";
     let mut names = names.iter();
@@ -316,7 +320,8 @@ fn is_above(chain: &[String], names: &[String]) -> bool {
     })
 }
 
-/// Returns `true` if the functions down to the leaf are the last ones of the chain, which is all that a cut stack has.
+/// Returns `true` if the functions down to the leaf are the last ones of the chain, which is all
+/// that a cut stack has.
 fn is_end_of(chain: &[String], leaf: &str, names: &[String]) -> bool {
     let down_to_leaf = names.iter().position(|name| name == leaf).map_or(&[][..], |at| &names[..=at]);
     let told =

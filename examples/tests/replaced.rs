@@ -1,4 +1,5 @@
-//! Libraries that are unloaded and replaced: the new file has the path, the size and the addresses of the old one.
+//! Libraries that are unloaded and replaced: the new file has the path, the size and the addresses
+//! of the old one.
 #![expect(clippy::unwrap_used, reason = "a test that can't go on has failed")]
 
 use std::collections::BTreeMap;
@@ -12,7 +13,8 @@ use ebpf_profiler_core::process::ModuleId;
 use ebpf_profiler_core::profile::{Profile, TraceView};
 use ebpf_profiler_core::trace::{Frame, Stop};
 
-/// Loads one library after the other from one path; prints when each was in use, in nanoseconds since 1970.
+/// Loads one library after the other from one path; prints when each was in use, in nanoseconds
+/// since 1970.
 const HOST: &str = r#"
 #define _GNU_SOURCE
 #include <dlfcn.h>

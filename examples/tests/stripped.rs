@@ -1,4 +1,5 @@
-//! Stripped programs: a function without a name is one line by its start address, as `nm` lists it before stripping.
+//! Stripped programs: a function without a name is one line by its start address, as `nm` lists it
+//! before stripping.
 #![expect(clippy::unwrap_used, reason = "a test that can't go on has failed")]
 
 use std::collections::BTreeSet;

@@ -8,8 +8,9 @@ const FAILED: usize = 2;
 /// Begin of the line that names tests with a second run.
 pub(crate) const SECOND_RUN: &str = "failed once, second run: ";
 
-/// Runs a program's tests, and once more those that failed: beside other work on a machine, the shares of a profile and the
-/// order of two processes vary by chance. Both results are printed, and a test that fails twice has failed.
+/// Runs a program's tests, and once more those that failed: beside other work on a machine, the
+/// shares of a profile and the order of two processes vary by chance. Both results are printed, and
+/// a test that fails twice has failed.
 ///
 /// `run` runs the tests that its arguments select, and passes the printed lines on.
 pub(crate) fn twice(

@@ -1,4 +1,5 @@
-//! `cargo xtask api`: the public items of each library as text, in `public-api.txt` beside its `Cargo.toml`.
+//! `cargo xtask api`: the public items of each library as text, in `public-api.txt` beside its
+//! `Cargo.toml`.
 //!
 //! ```text
 //! Builder: pub struct Builder
@@ -6,8 +7,8 @@
 //! Builder::frequency: pub fn frequency(mut self, hertz: u32) -> Builder
 //! ```
 //!
-//! rustdoc's JSON says which items are public and under which paths; a signature is the source text that it points at.
-//! The items of other crates that a library exports stand there by name alone.
+//! rustdoc's JSON says which items are public and under which paths; a signature is the source text
+//! that it points at. The items of other crates that a library exports stand there by name alone.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs;

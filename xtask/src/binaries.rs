@@ -59,7 +59,8 @@ impl Binary {
         })
     }
 
-    /// Returns `true` if the program has tests that are marked as ignored, besides the skipped ones.
+    /// Returns `true` if the program has tests that are marked as ignored, besides the skipped
+    /// ones.
     pub(crate) fn has_ignored(&self, skipped: &[&str]) -> Result<bool, String> {
         let list = output(self.command(&["--list", "--format=terse", "--ignored"]).args(skips(skipped)))?;
         Ok(list.lines().any(|line| line.ends_with(": test")))
@@ -92,7 +93,8 @@ impl Binary {
     }
 }
 
-/// Runs the tests of all programs that are not marked as ignored, two programs at a time, and passes their lines on.
+/// Runs the tests of all programs that are not marked as ignored, two programs at a time, and
+/// passes their lines on.
 pub(crate) fn run_all(binaries: &[Binary], see: impl FnMut(&str) + Send) -> Outcome {
     let (rest, see) = (Mutex::new(binaries.iter()), Mutex::new(see));
     let failed = Mutex::new(Vec::new());

@@ -31,10 +31,12 @@ const PROFILE: &str = "ci";
 /// Test programs of unwind that run at more length here.
 const LONG: &[&str] = &["fuzz", "gimli", "registers"];
 
-/// Time after which no step works any more. CI ends runs after 90 minutes, without a word on their steps.
+/// Time after which no step works any more. CI ends runs after 90 minutes, without a word on their
+/// steps.
 const LIMIT: Duration = Duration::from_secs(80 * 60);
 
-/// Longest time of all kernels, with second runs: emulated at once, they take six minutes where nothing else runs.
+/// Longest time of all kernels, with second runs: emulated at once, they take six minutes where
+/// nothing else runs.
 const KERNELS: Duration = Duration::from_secs(24 * 60);
 
 /// Installs packages and runs all steps.
@@ -67,8 +69,8 @@ pub(crate) fn task(_: &[String]) -> Outcome {
     tally.close()
 }
 
-/// Runs the tests of unwind that take too long without optimizations: all files of the system, and fuzzing without
-/// coverage, whose number of inputs bounds it.
+/// Runs the tests of unwind that take too long without optimizations: all files of the system, and
+/// fuzzing without coverage, whose number of inputs bounds it.
 fn optimized(tests: &[Binary], summaries: &mut Vec<String>) -> Outcome {
     let is_long =
         |test: &&Binary| test.package == "ebpf-profiler-unwind" && LONG.contains(&test.name.as_str());

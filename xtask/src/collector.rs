@@ -1,6 +1,7 @@
 //! An OpenTelemetry collector, built from its source by its own builder.
 //!
-//! Released builds accept profiles behind a feature gate only, or include a hundred other components.
+//! Released builds accept profiles behind a feature gate only, or include a hundred other
+//! components.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! Checks of the library crates beyond their tests: the oldest Rust, every set of features, another architecture, what
-//! is published, and the fuzz targets.
+//! Checks of the library crates beyond their tests: the oldest Rust, every set of features, another
+//! architecture, what is published, and the fuzz targets.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -33,7 +33,8 @@ const PUBLISHED: &[&str] = &["README.md", "LICENSE-"];
 pub(crate) enum Extent {
     /// Every set of features, the compression by Zstandard, and fuzz targets as programs.
     Full,
-    /// Sets of features with every pair of them, no code in C but that of the cryptography, fuzz targets type-checked.
+    /// Sets of features with every pair of them, no code in C but that of the cryptography, fuzz
+    /// targets type-checked.
     Brief,
 }
 
@@ -69,7 +70,8 @@ fn feature_sets_compile(extent: Extent) -> Outcome {
     Ok(())
 }
 
-/// Returns all features of all libraries, except those of the kernel side, as cargo's option names them.
+/// Returns all features of all libraries, except those of the kernel side, as cargo's option names
+/// them.
 pub(crate) fn features() -> Result<String, String> {
     let metadata = metadata()?;
     let mut named = Vec::new();
@@ -117,7 +119,8 @@ fn feature_sets(features: &[Feature]) -> BTreeSet<BTreeSet<String>> {
     sets.collect()
 }
 
-/// Few of these sets that have, for any two features, each way in which some set has both, one or none of them.
+/// Few of these sets that have, for any two features, each way in which some set has both, one or
+/// none of them.
 fn with_pairs(all: &BTreeSet<BTreeSet<String>>) -> BTreeSet<BTreeSet<String>> {
     let names: Vec<&String> = all.iter().flatten().collect::<BTreeSet<_>>().into_iter().collect();
     let ways = |set: &BTreeSet<String>| -> BTreeSet<(usize, usize, bool, bool)> {
@@ -140,8 +143,8 @@ fn is_feature(features: &[Feature], name: &str) -> bool {
     features.iter().any(|(feature, _)| feature == name)
 }
 
-/// Compiles the libraries with the Rust of `rust-version`, or, where that can't be had, lets clippy look for what is
-/// newer.
+/// Compiles the libraries with the Rust of `rust-version`, or, where that can't be had, lets clippy
+/// look for what is newer.
 fn oldest_rust(extent: Extent) -> Outcome {
     let manifest = fs::read_to_string(root().join("Cargo.toml")).map_err(|error| error.to_string())?;
     let line = manifest.lines().find_map(|line| line.strip_prefix("rust-version = "));

@@ -46,7 +46,8 @@ pub(crate) fn task(_: &[String]) -> Outcome {
     Err(wrong.join("; "))
 }
 
-/// Returns a sentence for each dependency that is not allowed, including those of tests and build scripts.
+/// Returns a sentence for each dependency that is not allowed, including those of tests and build
+/// scripts.
 fn wrong_edges(metadata: &Json) -> Result<Vec<String>, String> {
     let packages = metadata.get("packages").map(Json::list).filter(|packages| !packages.is_empty());
     let mut wrong = Vec::new();

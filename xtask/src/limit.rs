@@ -1,7 +1,7 @@
 //! Time limits of steps: a step that exceeds its own is ended, with every process that it started.
 //!
-//! The processes of a step are recognized by a variable in their environment, which they pass on, also to those that
-//! outlive their parents. Steps lie within one another:
+//! The processes of a step are recognized by a variable in their environment, which they pass on,
+//! also to those that outlive their parents. Steps lie within one another:
 //!
 //! ```text
 //! XTASK_STEPS=4711.3,4802.1      in step 1 of the task with pid 4802, which is in step 3 of the task with pid 4711
@@ -22,11 +22,13 @@ const VARIABLE: &str = "XTASK_STEPS";
 /// Time between two attempts to end the processes of a step.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// Longest wait for the environment of a process that executes another program, and the time between two looks at it.
+/// Longest wait for the environment of a process that executes another program, and the time
+/// between two looks at it.
 const EXEC: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(1);
 
-/// Time after which a process without an environment has none: the kernel sets its end last, and may have other work before.
+/// Time after which a process without an environment has none: the kernel sets its end last, and
+/// may have other work before.
 const EMPTY: Duration = Duration::from_millis(50);
 
 thread_local! {
@@ -45,7 +47,8 @@ pub(crate) struct Limited<T> {
     pub(crate) is_exceeded: bool,
 }
 
-/// Does the work. Ends the processes that it started after `limit`, and those that it left behind at its end.
+/// Does the work. Ends the processes that it started after `limit`, and those that it left behind
+/// at its end.
 pub(crate) fn limited<T>(limit: Duration, work: impl FnOnce() -> T) -> Limited<T> {
     let step = format!("{}.{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
     let outer = steps();
@@ -117,10 +120,12 @@ fn processes(step: &str) -> Vec<(u32, String)> {
     pids.filter(is_of_step).map(|pid| (pid, name(pid))).collect()
 }
 
-/// Returns the environment of a process; empty if it has none, or has ended and is still to be waited for.
+/// Returns the environment of a process; empty if it has none, or has ended and is still to be
+/// waited for.
 ///
-/// While a process executes another program, less than its environment can be read: the old one is given back, and the new one
-/// is not there yet. It would be left behind if it counted as one without the variable.
+/// While a process executes another program, less than its environment can be read: the old one is
+/// given back, and the new one is not there yet. It would be left behind if it counted as one
+/// without the variable.
 fn environment(pid: u32) -> Option<Vec<u8>> {
     let begin = Instant::now();
     loop {
@@ -137,11 +142,12 @@ fn environment(pid: u32) -> Option<Vec<u8>> {
     }
 }
 
-/// Returns the number of bytes that an environment has; `None` if the process has no memory, `u64::MAX` if the
-/// environment's place is not known yet.
+/// Returns the number of bytes that an environment has; `None` if the process has no memory,
+/// `u64::MAX` if the environment's place is not known yet.
 fn length_of_environment(pid: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name in parentheses may contain anything. Behind it: field 3 of proc(5) and those that follow.
+    // The name in parentheses may contain anything. Behind it: field 3 of proc(5) and those that
+    // follow.
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
     let field = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
     let (memory, begin, end) = (field(23)?, field(50)?, field(51)?);

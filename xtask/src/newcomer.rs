@@ -1,8 +1,9 @@
 //! `cargo xtask newcomer`: `cargo xtask test` on a machine that has Rust and nothing else.
 //!
-//! The programs that tests need are hidden in a mount namespace, and `apt-get` too. There the tests run as root and as an
-//! ordinary user; they have to pass, with some of them skipped and counted. The user also tries the first command of
-//! README.md, which has to answer with the command that has the privilege.
+//! The programs that tests need are hidden in a mount namespace, and `apt-get` too. There the tests
+//! run as root and as an ordinary user; they have to pass, with some of them skipped and counted.
+//! The user also tries the first command of README.md, which has to answer with the command that
+//! has the privilege.
 
 use std::env;
 use std::path::PathBuf;

@@ -84,16 +84,19 @@ pub(crate) fn forget_test() {
     TEST.set(None);
 }
 
-/// Returns the part of a test runner's line that names a test: `test chains::c` of `test chains::c ... ok`.
+/// Returns the part of a test runner's line that names a test: `test chains::c` of `test chains::c
+/// ... ok`.
 fn test_of(line: &str) -> Option<&str> {
     line.split_once(" ... ").map(|(test, _)| test).filter(|test| test.starts_with("test "))
 }
 
-/// Time without a line after which an ended process counts as silent, and the longest wait for its silence.
+/// Time without a line after which an ended process counts as silent, and the longest wait for its
+/// silence.
 const SILENCE: Duration = Duration::from_millis(300);
 const REST: Duration = Duration::from_secs(10);
 
-/// Passes lines on until the process has ended. Others that it started may keep its output open, and are not waited for.
+/// Passes lines on until the process has ended. Others that it started may keep its output open,
+/// and are not waited for.
 fn follow(
     child: &mut Child,
     lines: Option<Receiver<String>>,
@@ -141,7 +144,8 @@ pub(crate) fn target() -> PathBuf {
 
 /// Returns the folder of fixtures: `fixtures` in the target directory.
 ///
-/// With `XTASK_FIXTURES=FOLDER` it is created as a link to that folder, which several checkouts can share.
+/// With `XTASK_FIXTURES=FOLDER` it is created as a link to that folder, which several checkouts can
+/// share.
 pub(crate) fn fixtures() -> PathBuf {
     let here = target().join("fixtures");
     if let Some(shared) = env::var_os("XTASK_FIXTURES").map(PathBuf::from)

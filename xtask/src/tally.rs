@@ -32,7 +32,8 @@ impl Default for Tally {
     }
 }
 
-/// Returns `true` if a test printed this line because it was skipped. The test's name may precede it.
+/// Returns `true` if a test printed this line because it was skipped. The test's name may precede
+/// it.
 pub(crate) fn is_skipped(line: &str) -> bool {
     line.starts_with("skipped: ") || line.contains(" ... skipped: ")
 }
@@ -43,7 +44,8 @@ struct Step {
     name: String,
     verdict: Verdict,
     duration: Duration,
-    /// Processor time of its processes: much less than the duration is waiting, also for other work on the machine.
+    /// Processor time of its processes: much less than the duration is waiting, also for other work
+    /// on the machine.
     cpu: Duration,
 }
 
@@ -60,7 +62,8 @@ impl Tally {
         Tally { steps: Vec::new(), summaries: Vec::new(), begin: Instant::now(), limit }
     }
 
-    /// Runs a step and records its result and duration. After ten minutes its processes are ended, and it has failed.
+    /// Runs a step and records its result and duration. After ten minutes its processes are ended,
+    /// and it has failed.
     pub(crate) fn step(&mut self, name: &str, step: impl FnOnce(&mut Vec<String>) -> Outcome) {
         self.limited_step(name, STEP, step);
     }
@@ -132,7 +135,8 @@ fn times(duration: Duration, cpu: Duration) -> String {
 /// Returns the processor time of all processes that this one has waited for, and that they have.
 fn cpu_of_children() -> Duration {
     let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // Behind the name, which ends with the last parenthesis, the 14th and 15th fields are user and system time of children.
+    // Behind the name, which ends with the last parenthesis, the 14th and 15th fields are user and
+    // system time of children.
     let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
     let ticks: u64 = fields.skip(13).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
     // A hundred ticks a second, on all architectures of Linux that Rust has.
@@ -157,7 +161,8 @@ fn judge(steps: &[Step], in_ci: bool) -> Outcome {
     }
 }
 
-/// Returns the failed steps and the begins of their reasons: often the last line is all that is seen of a run.
+/// Returns the failed steps and the begins of their reasons: often the last line is all that is
+/// seen of a run.
 fn reasons(steps: &[Step]) -> String {
     let failed = steps.iter().filter_map(|step| match &step.verdict {
         Verdict::Failed(reason) => {

@@ -64,7 +64,8 @@ pub(crate) fn tests(tally: &mut Tally, profile: &str) -> Vec<Binary> {
     binaries
 }
 
-/// All targets that have tests. The programs of examples and their like have none; each would be compiled once more.
+/// All targets that have tests. The programs of examples and their like have none; each would be
+/// compiled once more.
 const WITH_TESTS: &[&str] = &["--lib", "--test", "*", "--bin", "xtask"];
 
 /// Limit of a build: it takes three minutes where nothing else runs.
@@ -88,8 +89,8 @@ pub(crate) fn can_profile(tally: &mut Tally) -> bool {
     test_needs::is_root()
 }
 
-/// The tests that are marked as ignored, a step for each program. Of those that profile this machine one runs at a time, as
-/// two would disturb each other.
+/// The tests that are marked as ignored, a step for each program. Of those that profile this
+/// machine one runs at a time, as two would disturb each other.
 pub(crate) fn live(tally: &mut Tally, binaries: &[Binary]) {
     for binary in binaries {
         match binary.has_ignored(ELSEWHERE) {
@@ -119,8 +120,9 @@ fn profiles(binary: &Binary) -> bool {
 
 const ONE_BY_ONE: &[&str] = &["--ignored", "--test-threads=1", "--nocapture"];
 
-/// Versions between the oldest and the newest are for `cargo xtask matrix`, tests that need optimizations for a step of
-/// `cargo xtask ci`, and those of a machine of their own for `cargo xtask kernels`.
+/// Versions between the oldest and the newest are for `cargo xtask matrix`, tests that need
+/// optimizations for a step of `cargo xtask ci`, and those of a machine of their own for `cargo
+/// xtask kernels`.
 const ELSEWHERE: &[&str] = &["matrix::", "optimized::", "guest::"];
 
 /// Installs missing programs as root on Debian and Ubuntu, and elsewhere prints the command.
@@ -160,8 +162,8 @@ pub(crate) fn watched(mut command: Command, summaries: &mut Vec<String>) -> Outc
     watch(&mut command, |line| summaries.extend(summary(line)))
 }
 
-/// Returns a closing line, unless no test was run, the line of a skipped test, with or without the test's name before it,
-/// or that of a second run.
+/// Returns a closing line, unless no test was run, the line of a skipped test, with or without the
+/// test's name before it, or that of a second run.
 pub(crate) fn summary(line: &str) -> Option<String> {
     if is_skipped(line) || line.starts_with(SECOND_RUN) {
         return Some(line.to_owned());

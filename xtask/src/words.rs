@@ -1,5 +1,5 @@
-//! `cargo xtask words`: no doc line begins with a word that asks where a noun or a verb is expected, and no comment has a phrase that
-//! needs a second reading.
+//! `cargo xtask words`: no doc line begins with a word that asks where a noun or a verb is
+//! expected, and no comment has a phrase that needs a second reading.
 //!
 //! ```text
 //! /// How a profile is written.        reported
@@ -98,7 +98,8 @@ fn questions(text: &str) -> Vec<(usize, &str)> {
     found
 }
 
-/// Returns the comment lines that have one of the phrases, with their numbers and what to write instead.
+/// Returns the comment lines that have one of the phrases, with their numbers and what to write
+/// instead.
 fn riddles(text: &str) -> Vec<(usize, String)> {
     let comments = text.lines().enumerate().filter(|(_, line)| line.trim_start().starts_with("//"));
     let mut found = Vec::new();

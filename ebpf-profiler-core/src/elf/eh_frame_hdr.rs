@@ -1,4 +1,5 @@
-//! `.eh_frame_hdr`: the address of `.eh_frame` and a search table of its functions, sorted by the linker.
+//! `.eh_frame_hdr`: the address of `.eh_frame` and a search table of its functions, sorted by the
+//! linker.
 //!
 //! ```text
 //!   version: u8 = 1, encodings of pointer, count and table: u8 each, pointer to .eh_frame, count: u32,
@@ -8,12 +9,13 @@
 //!              bits 4-6  0 absolute, 1 relative to its own address, 3 relative to the header
 //! ```
 //!
-//! Linkers write the table with the encodings 03 (count) and 3b (pairs); of others only the pointer is read.
+//! Linkers write the table with the encodings 03 (count) and 3b (pairs); of others only the pointer
+//! is read.
 
 use super::{Elf, segment_type};
 
-/// The `.eh_frame_hdr` section: the address of `.eh_frame` and a binary search table of its entries (FDEs). Found
-/// through `PT_GNU_EH_FRAME`.
+/// The `.eh_frame_hdr` section: the address of `.eh_frame` and a binary search table of its entries
+/// (FDEs). Found through `PT_GNU_EH_FRAME`.
 ///
 /// The contents are what the file claims: neither order nor addresses are checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,12 +52,14 @@ impl EhFrameHdr {
         Some(header)
     }
 
-    /// Returns the virtual address of `.eh_frame`, or `None` if its encoding needs a running process.
+    /// Returns the virtual address of `.eh_frame`, or `None` if its encoding needs a running
+    /// process.
     pub fn eh_frame(&self) -> Option<u64> {
         self.eh_frame
     }
 
-    /// Returns the number of functions in the search table; 0 without one, or if it exceeds the file.
+    /// Returns the number of functions in the search table; 0 without one, or if it exceeds the
+    /// file.
     pub fn count(&self) -> u32 {
         self.count
     }

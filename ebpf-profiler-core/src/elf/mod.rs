@@ -4,12 +4,13 @@
 //!   file, memory ──ReadAt──► Elf: header, segments, sections ──► contents, addresses, notes
 //! ```
 //!
-//! A file of another process can have any size and can change while it is read, so it is never mapped into
-//! memory. Only the headers are kept; sections are read on demand, and every claimed size is checked against
-//! the length of the file first. Limits: 131,072 sections, 262,144 segments, 1 GiB per read.
+//! A file of another process can have any size and can change while it is read, so it is never
+//! mapped into memory. Only the headers are kept; sections are read on demand, and every claimed
+//! size is checked against the length of the file first. Limits: 131,072 sections, 262,144
+//! segments, 1 GiB per read.
 //!
-//! Supported are 64-bit little-endian files of x86_64 and arm64: programs, libraries, debug files and core
-//! dumps.
+//! Supported are 64-bit little-endian files of x86_64 and arm64: programs, libraries, debug files
+//! and core dumps.
 //!
 //! # Examples
 //!
@@ -66,7 +67,8 @@ pub trait ReadAt: Send + Sync {
     ///
     /// # Errors
     ///
-    /// Fails with `UnexpectedEof` if fewer bytes are left, or with the error of the underlying source.
+    /// Fails with `UnexpectedEof` if fewer bytes are left, or with the error of the underlying
+    /// source.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()>;
 }
 
@@ -227,8 +229,8 @@ impl Elf {
     ///
     /// # Errors
     ///
-    /// Fails if the file is not a 64-bit little-endian ELF file of a supported instruction set, or if its headers
-    /// reach beyond the end of the file.
+    /// Fails if the file is not a 64-bit little-endian ELF file of a supported instruction set, or
+    /// if its headers reach beyond the end of the file.
     pub fn open(source: impl ReadAt + 'static) -> Result<Elf, ElfError> {
         parse::open(Box::new(source))
     }
@@ -322,8 +324,8 @@ impl Elf {
 
     /// Returns the virtual address at which byte `offset` of the file is loaded as code.
     ///
-    /// Mappings begin at a page boundary and segments anywhere in the page, so the bytes before a segment in its
-    /// first page count as part of it.
+    /// Mappings begin at a page boundary and segments anywhere in the page, so the bytes before a
+    /// segment in its first page count as part of it.
     pub fn code_address(&self, offset: u64) -> Option<u64> {
         code_address(&self.segments, offset)
     }
@@ -333,8 +335,8 @@ impl Elf {
         parse::note(self, b"GNU\0", object::elf::NT_GNU_BUILD_ID)
     }
 
-    /// Returns the description of the first note with this type and owner, in the note segments or else the note sections;
-    /// `None` if there is none. `owner` includes its terminating zero.
+    /// Returns the description of the first note with this type and owner, in the note segments or
+    /// else the note sections; `None` if there is none. `owner` includes its terminating zero.
     pub fn note(&self, owner: &[u8], kind: u32) -> Option<Vec<u8>> {
         parse::note(self, owner, kind)
     }

@@ -1,4 +1,5 @@
-//! Symbols: of `.symtab` all functions and variables of a file that is not stripped, of `.dynsym` the exported ones.
+//! Symbols: of `.symtab` all functions and variables of a file that is not stripped, of `.dynsym`
+//! the exported ones.
 
 use std::ffi::CStr;
 
@@ -16,13 +17,15 @@ const CHUNK: u64 = 64 << 10;
 /// Bytes of symbols per read: whole ones.
 const SYMBOLS: u64 = size_of::<Sym64<LE>>() as u64 * 4096;
 
-/// Maximum length of a name, in bytes; longer ones are cut. All symbols of a file may share one name of 128 MiB.
+/// Maximum length of a name, in bytes; longer ones are cut. All symbols of a file may share one
+/// name of 128 MiB.
 const MAX_NAME: usize = 8192;
 
 /// A function or a variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Symbol {
-    /// Its virtual address; for thread-local variables, the offset in the file's thread-local storage.
+    /// Its virtual address; for thread-local variables, the offset in the file's thread-local
+    /// storage.
     pub address: u64,
     /// Its size in bytes; 0 if unknown.
     pub size: u64,
@@ -67,8 +70,8 @@ impl Elf {
         self.for_each_of(section_type::SHT_SYMTAB, each);
     }
 
-    /// Calls `each` with the name and symbol of every defined entry of `.dynsym`: those that other files can use, which
-    /// stripped files have, too.
+    /// Calls `each` with the name and symbol of every defined entry of `.dynsym`: those that other
+    /// files can use, which stripped files have, too.
     pub fn for_each_dynamic_symbol(&self, each: impl FnMut(&[u8], Symbol)) {
         self.for_each_of(section_type::SHT_DYNSYM, each);
     }

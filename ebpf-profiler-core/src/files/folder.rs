@@ -38,8 +38,8 @@ impl Folder {
     ///
     /// # Errors
     ///
-    /// Fails with [`Refused`] as its source if the folder belongs to another user, or others can write it, and if it
-    /// cannot be created or opened.
+    /// Fails with [`Refused`] as its source if the folder belongs to another user, or others can
+    /// write it, and if it cannot be created or opened.
     pub fn private(path: &Path) -> io::Result<Folder> {
         let folder = Place::make_folder(path)?;
         let found = fstat(&folder)?;
@@ -68,8 +68,8 @@ impl Folder {
     ///
     /// # Errors
     ///
-    /// Fails with [`Refused`] as its source if it is no regular file, belongs to another user or has further names, and if
-    /// it does not exist.
+    /// Fails with [`Refused`] as its source if it is no regular file, belongs to another user or
+    /// has further names, and if it does not exist.
     pub fn size(&self, name: &OsStr) -> io::Result<u64> {
         let found = statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW)?;
         own(&found)?;
@@ -80,7 +80,8 @@ impl Folder {
     ///
     /// # Errors
     ///
-    /// As for [`size`](Folder::size), with [`Refused::TooLarge`] as its source if it is larger, and if it cannot be read.
+    /// As for [`size`](Folder::size), with [`Refused::TooLarge`] as its source if it is larger, and
+    /// if it cannot be read.
     pub fn read(&self, name: &OsStr, limit: u64) -> io::Result<Vec<u8>> {
         self.size(name)?;
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
@@ -89,7 +90,8 @@ impl Folder {
         read_bounded(&File::from(file), limit)
     }
 
-    /// Writes a file under a hidden name, brings it to the disk, and renames it: after a crash it is whole or not there.
+    /// Writes a file under a hidden name, brings it to the disk, and renames it: after a crash it
+    /// is whole or not there.
     ///
     /// # Errors
     ///
@@ -110,7 +112,8 @@ impl Folder {
         Ok(unlinkat(&self.0, name, AtFlags::empty())?)
     }
 
-    /// Returns `true` for the name of a file that [`write`](Folder::write) left behind when the program was killed.
+    /// Returns `true` for the name of a file that [`write`](Folder::write) left behind when the
+    /// program was killed.
     pub fn is_leftover(name: &OsStr) -> bool {
         let name = name.as_encoded_bytes();
         name.starts_with(b".profile.") && name.ends_with(b".part")

@@ -1,6 +1,7 @@
 //! Opens the files that users name: profiles, recordings, spools.
 //!
-//! The profiler runs as root and its users name paths in `/tmp`. Every file is therefore opened by these rules:
+//! The profiler runs as root and its users name paths in `/tmp`. Every file is therefore opened by
+//! these rules:
 //!
 //! | on the path | rule |
 //! | --- | --- |
@@ -12,9 +13,10 @@
 //! | character device | written |
 //! | block device, socket, folder | refused |
 //!
-//! The checks are made on file descriptors: `openat2` opens the folder where no link is on the way, otherwise, and on
-//! kernels before 5.6, each component is opened alone with `O_NOFOLLOW`. What is created or replaced is named
-//! relative to the folder's descriptor, so a folder that is renamed or replaced meanwhile changes nothing.
+//! The checks are made on file descriptors: `openat2` opens the folder where no link is on the way,
+//! otherwise, and on kernels before 5.6, each component is opened alone with `O_NOFOLLOW`. What is
+//! created or replaced is named relative to the folder's descriptor, so a folder that is renamed or
+//! replaced meanwhile changes nothing.
 //!
 //! This module is for the crates of this workspace; its interface may change in any release.
 
@@ -73,8 +75,8 @@ impl Write for Output {
 ///
 /// # Errors
 ///
-/// Fails with [`Refused`] as its source where a rule of this module forbids it, and if the file cannot be
-/// written. A failed write leaves no file behind.
+/// Fails with [`Refused`] as its source where a rule of this module forbids it, and if the file
+/// cannot be written. A failed write leaves no file behind.
 pub fn replace(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
     let place = Place::resolve(path)?;
     match place.target()? {
@@ -86,8 +88,8 @@ pub fn replace(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>
 
 /// Checks that [`replace`] can write to `path`, without changing a file that exists.
 ///
-/// Returns the opened stream of a pipe or a character device: a reader of a pipe ends when its last writer closes it,
-/// so this is the stream to write to.
+/// Returns the opened stream of a pipe or a character device: a reader of a pipe ends when its last
+/// writer closes it, so this is the stream to write to.
 ///
 /// # Errors
 ///
@@ -100,8 +102,8 @@ pub fn check(path: &Path) -> io::Result<Option<Stream>> {
     }
 }
 
-/// Creates a file with mode `0600` and renames it to `path` at once, so that what is written to it survives a program
-/// that is killed.
+/// Creates a file with mode `0600` and renames it to `path` at once, so that what is written to it
+/// survives a program that is killed.
 ///
 /// # Errors
 ///

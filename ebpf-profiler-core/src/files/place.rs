@@ -26,7 +26,8 @@ const ATTEMPTS: usize = 8;
 
 const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
-/// A place in the file system: a folder, held open, and a name in it that is no symbolic link to be followed.
+/// A place in the file system: a folder, held open, and a name in it that is no symbolic link to be
+/// followed.
 #[derive(Debug)]
 pub(super) struct Place {
     folder: OwnedFd,
@@ -53,7 +54,8 @@ impl Place {
         Walk::new(path)?.resolve()
     }
 
-    /// Follows a path to a folder, creates it with mode `0700` where it is missing, and returns it opened.
+    /// Follows a path to a folder, creates it with mode `0700` where it is missing, and returns it
+    /// opened.
     pub(super) fn make_folder(path: &Path) -> io::Result<OwnedFd> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         if path.file_name().is_none() {
@@ -291,7 +293,8 @@ pub(super) fn may_follow(owner: u32, user: u32, folder: &Stat, is_last: bool) ->
     owner == user || owner == 0 || !is_last && is_owners_alone
 }
 
-/// Returns `true` for a folder in which everybody can create files but only their owner can remove them.
+/// Returns `true` for a folder in which everybody can create files but only their owner can remove
+/// them.
 fn is_shared(folder: &Stat) -> bool {
     folder.st_mode & 0o1000 != 0 && folder.st_mode & 0o022 != 0
 }

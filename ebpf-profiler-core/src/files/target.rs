@@ -1,7 +1,7 @@
 //! Opens the files that profiled processes name.
 //!
-//! Such a name leads where its process likes: to a device whose opening starts a timer, to a pipe, to a file system whose
-//! server never answers. So nothing is opened before it was checked:
+//! Such a name leads where its process likes: to a device whose opening starts a timer, to a pipe,
+//! to a file system whose server never answers. So nothing is opened before it was checked:
 //!
 //! ```text
 //!   name ──► descriptor without access (O_PATH) ──► regular file? ──► local file system? ──► reopened for reading
@@ -34,8 +34,8 @@ pub(crate) enum Links {
 pub(crate) struct TargetFile(OwnedFd);
 
 impl TargetFile {
-    /// Finds a file by its name below `root`, beyond which neither links nor `..` lead; by its name for this program without
-    /// a root.
+    /// Finds a file by its name below `root`, beyond which neither links nor `..` lead; by its name
+    /// for this program without a root.
     pub(crate) fn find(root: Option<BorrowedFd<'_>>, path: &Path, links: Links) -> io::Result<TargetFile> {
         let mut resolve = ResolveFlags::NO_MAGICLINKS;
         resolve.set(ResolveFlags::IN_ROOT, root.is_some());
@@ -65,7 +65,8 @@ impl TargetFile {
         Ok(fstat(&self.0)?)
     }
 
-    /// Opens it for reading, if it is a regular file of a local file system. `any_file_system` permits others.
+    /// Opens it for reading, if it is a regular file of a local file system. `any_file_system`
+    /// permits others.
     pub(crate) fn open(&self, any_file_system: bool) -> io::Result<File> {
         let attributes = self.attributes()?;
         if FileType::from_raw_mode(attributes.st_mode) != FileType::RegularFile {
@@ -79,8 +80,8 @@ impl TargetFile {
         Ok(rustix::fs::open(link, flags, Mode::empty())?.into())
     }
 
-    /// Returns `true` if reads cannot wait for another program or machine. The file system of `/` is trusted: this program
-    /// depends on it anyway.
+    /// Returns `true` if reads cannot wait for another program or machine. The file system of `/`
+    /// is trusted: this program depends on it anyway.
     fn is_local(&self, attributes: &Stat) -> io::Result<bool> {
         static ROOT: OnceLock<Option<u64>> = OnceLock::new();
         let root = ROOT.get_or_init(|| Some(rustix::fs::stat("/").ok()?.st_dev));
@@ -102,8 +103,8 @@ const PATH: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 /// Number of attempts to resolve a name.
 const ATTEMPTS: u32 = 8;
 
-/// Local file systems, by the magic numbers of `statfs`. All others can be served by a program (FUSE) or another machine, or
-/// their files act when they are opened (procfs, tracefs).
+/// Local file systems, by the magic numbers of `statfs`. All others can be served by a program
+/// (FUSE) or another machine, or their files act when they are opened (procfs, tracefs).
 const LOCAL: [u32; 25] = [
     0xef53,      // ext2, ext3, ext4
     0x5846_5342, // xfs

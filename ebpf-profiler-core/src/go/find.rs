@@ -10,7 +10,8 @@ const SECTIONS: [&str; 2] = [".gopclntab", ".data.rel.ro.gopclntab"];
 /// Offset of the text start in the table's header.
 const TEXT_START: u64 = 24;
 
-/// Maximum number of bytes searched in a file without a named section, and maximum size of a named one.
+/// Maximum number of bytes searched in a file without a named section, and maximum size of a named
+/// one.
 const MAX_SEARCH: u64 = 1 << 28;
 
 /// Maximum number of candidates for a table that are checked.
@@ -25,7 +26,8 @@ const STEP: u64 = 8;
 impl Pclntab {
     /// Finds the table of a file; `None` if it has none, or one of an unknown format.
     ///
-    /// A file without section headers is searched by content, others only if they have Go's build id note.
+    /// A file without section headers is searched by content, others only if they have Go's build
+    /// id note.
     ///
     /// # Errors
     ///
@@ -58,7 +60,8 @@ impl Pclntab {
         Some(self)
     }
 
-    /// Finds the start of the code. Since Go 1.26 only the module data has it, or Go's own entry point implies it.
+    /// Finds the start of the code. Since Go 1.26 only the module data has it, or Go's own entry
+    /// point implies it.
     fn text_start(&self, elf: &Elf) -> Option<u64> {
         let in_header = || Relocations::of(elf).value_at(self.address + TEXT_START);
         let in_module = || Module::find(elf, self.address)?.text();
@@ -66,7 +69,8 @@ impl Pclntab {
         in_header().or_else(in_module).or_else(|| self.by_entry_point(elf)).or_else(section)
     }
 
-    /// Derives the start of the code from the entry point and the offset of its function, `_rt0_*_linux`.
+    /// Derives the start of the code from the entry point and the offset of its function,
+    /// `_rt0_*_linux`.
     fn by_entry_point(&self, elf: &Elf) -> Option<u64> {
         let is_first = |function: &Function<'_>| {
             let name = function.name();
@@ -76,7 +80,8 @@ impl Pclntab {
         elf.entry().checked_sub(first.entry())
     }
 
-    /// Returns `true` if a candidate is a table: its parts are in order, its functions ascend and lie in code.
+    /// Returns `true` if a candidate is a table: its parts are in order, its functions ascend and
+    /// lie in code.
     fn is_sound(&self, elf: &Elf) -> bool {
         if self.is_empty() {
             return false;
@@ -94,7 +99,8 @@ impl Pclntab {
     }
 }
 
-/// Returns `true` if the file has the build id note of Go's linker, which survives the removal of section headers.
+/// Returns `true` if the file has the build id note of Go's linker, which survives the removal of
+/// section headers.
 fn is_marked(elf: &Elf) -> bool {
     const BUILD_ID: u32 = 4;
     elf.note(b"Go\0\0", BUILD_ID).is_some()
@@ -134,7 +140,8 @@ fn by_content(elf: &Elf) -> Result<Option<Pclntab>, ElfError> {
     Ok(None)
 }
 
-/// Returns `true` for the first eight bytes of a table: magic number, two zeros, instruction size, pointer size.
+/// Returns `true` for the first eight bytes of a table: magic number, two zeros, instruction size,
+/// pointer size.
 fn begins(bytes: &[u8]) -> bool {
     matches!(bytes, [0xfa | 0xf0 | 0xf1, 0xff, 0xff, 0xff, 0, 0, 1 | 2 | 4, 8])
 }

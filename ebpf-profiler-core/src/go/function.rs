@@ -49,7 +49,8 @@ impl<'a> Function<'a> {
         self.entry
     }
 
-    /// Returns the distance of the stack pointer from its value at the entry, by address; `None` if not recorded.
+    /// Returns the distance of the stack pointer from its value at the entry, by address; `None` if
+    /// not recorded.
     pub fn stack(&self) -> Option<Steps<'a>> {
         self.steps(STACK)
     }
@@ -77,7 +78,8 @@ impl<'a> Function<'a> {
         self.name.starts_with(b"runtime.sigreturn")
     }
 
-    /// Returns the source file of the instruction at `address`, which may belong to an inlined function.
+    /// Returns the source file of the instruction at `address`, which may belong to an inlined
+    /// function.
     ///
     /// Each step of the search decrements `left`: see [`Pclntab::functions`].
     pub fn file(&self, address: u64, left: &mut usize) -> Option<&'a [u8]> {

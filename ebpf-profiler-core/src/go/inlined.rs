@@ -36,10 +36,11 @@ const TREE: u8 = 3;
 const MAX_DEPTH: usize = 64;
 
 impl Pclntab {
-    /// Returns the functions inlined at `address` of `function`, innermost first, and `function` itself.
+    /// Returns the functions inlined at `address` of `function`, innermost first, and `function`
+    /// itself.
     ///
-    /// Tables are searched step by step, and each step decrements `left`. It bounds the work that a malicious file can
-    /// cause; once it is 0, only `function` is returned.
+    /// Tables are searched step by step, and each step decrements `left`. It bounds the work that a
+    /// malicious file can cause; once it is 0, only `function` is returned.
     pub fn functions<'a>(
         &'a self,
         function: &Function<'a>,

@@ -1,7 +1,7 @@
 //! Go's function table, `.gopclntab`, which is in every Go binary, stripped or not.
 //!
-//! The Go runtime unwinds and prints stack traces with it. It holds the distance of the stack pointer from its value at
-//! the function's entry, and names, files, lines and inlined calls.
+//! The Go runtime unwinds and prints stack traces with it. It holds the distance of the stack
+//! pointer from its value at the function's entry, and names, files, lines and inlined calls.
 //!
 //! ```text
 //!   header     magic, 0, 0, instruction size, pointer size, number of functions, number of files,
@@ -16,8 +16,9 @@
 //! | 1.18, 1.19  | `0xfffffff0` | distances, 4 bytes  |                                    |
 //! | 1.20 and on | `0xfffffff1` | distances, 4 bytes  | a line number before the flags     |
 //!
-//! Since 1.26 the header lacks the start of the code; the runtime's module data or the entry point of the file give it.
-//! The table is found by the name of its section, else by its content, which survives the removal of section headers.
+//! Since 1.26 the header lacks the start of the code; the runtime's module data or the entry point
+//! of the file give it. The table is found by the name of its section, else by its content, which
+//! survives the removal of section headers.
 //!
 //! # Examples
 //!
@@ -135,7 +136,8 @@ impl Pclntab {
         self.data.len()
     }
 
-    /// Returns the address of function `number`; for [`len`](Self::len), the end of the last function.
+    /// Returns the address of function `number`; for [`len`](Self::len), the end of the last
+    /// function.
     pub fn entry(&self, number: usize) -> Option<u64> {
         let at = self.listed(number)?;
         match self.version {

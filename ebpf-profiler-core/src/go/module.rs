@@ -1,7 +1,7 @@
 //! The runtime's module data, which points to code and trees of inlined calls.
 //!
-//! It begins with the address of the table, and has its own section since 1.26. In a position-independent executable
-//! its pointers are relocations.
+//! It begins with the address of the table, and has its own section since 1.26. In a
+//! position-independent executable its pointers are relocations.
 
 use super::inlined::Trees;
 use super::{Pclntab, Version};
@@ -71,7 +71,8 @@ fn pointer(elf: &Elf, place: u64) -> Option<u64> {
     Some(u64::from_le_bytes(bytes)).filter(|&pointer| pointer != 0)
 }
 
-/// Searches data segments for the address of the table, followed by an address of code at the right offset.
+/// Searches data segments for the address of the table, followed by an address of code at the right
+/// offset.
 fn by_content(elf: &Elf, table: u64) -> Option<u64> {
     /// Maximum number of bytes searched per segment.
     const MAX: u64 = 64 << 20;

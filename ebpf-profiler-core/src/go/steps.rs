@@ -8,8 +8,8 @@ use std::ops::Range;
 ///   pc table   {change of value, change of address} {..} .. 0
 /// ```
 ///
-/// Both are variable-length integers of seven bits per byte. The value starts at -1 and its changes are zigzag-coded;
-/// addresses count in units of the smallest instruction.
+/// Both are variable-length integers of seven bits per byte. The value starts at -1 and its changes
+/// are zigzag-coded; addresses count in units of the smallest instruction.
 #[derive(Clone, Debug)]
 pub struct Steps<'a> {
     bytes: &'a [u8],

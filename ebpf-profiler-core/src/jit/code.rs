@@ -30,7 +30,8 @@ pub(super) struct CodeMap {
 }
 
 impl CodeMap {
-    /// Adds a function and removes those that it overlaps: their memory was freed. Code without a name only removes.
+    /// Adds a function and removes those that it overlaps: their memory was freed. Code without a
+    /// name only removes.
     ///
     /// Returns `false`, and adds nothing, if the map is full or the range empty.
     pub(super) fn insert(&mut self, start: u64, end: u64, code: Code) -> bool {

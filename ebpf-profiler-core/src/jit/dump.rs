@@ -8,9 +8,10 @@
 //!     2 lines    address of the code, number of entries, {address, line, discriminator, file, 0} ...
 //! ```
 //!
-//! Lines come before the load record of their code. The file name `\xff\0` repeats the previous entry's. V8 adds the size of
-//! an ELF header, 64 bytes, to the addresses of lines, as `perf inject` once expected: where no line begins in the first
-//! 64 bytes of the code, they are taken off.
+//! Lines come before the load record of their code. The file name `\xff\0` repeats the previous
+//! entry's. V8 adds the size of an ELF header, 64 bytes, to the addresses of lines, as `perf
+//! inject` once expected: where no line begins in the first 64 bytes of the code, they are taken
+//! off.
 //!
 //! Format: [jitdump-specification.txt](https://github.com/torvalds/linux/blob/v6.12/tools/perf/Documentation/jitdump-specification.txt).
 

@@ -15,15 +15,17 @@
 //! | PHP | `opcache.jit_debug` |
 //! | wasmtime | `--profile perfmap`, `--profile jitdump` |
 //!
-//! They name code that lies in no file and that no [language](crate::language) claims. A perf map is found in the
-//! `/tmp` of the process's own mount namespace under its number in its own PID namespace, a dump by the page of it that
-//! its runtime maps as code. Both are read as they grow, at most every 20 ms and before an address is
-//! looked up, so code that replaces other code at the same address takes over its name.
+//! They name code that lies in no file and that no [language](crate::language) claims. A perf map
+//! is found in the `/tmp` of the process's own mount namespace under its number in its own PID
+//! namespace, a dump by the page of it that its runtime maps as code. Both are read as they grow,
+//! at most every 20 ms and before an address is looked up, so code that replaces other code at the
+//! same address takes over its name.
 //!
 //! # Untrusted input
 //!
-//! A map is read only if it is a regular file of the process's user or of root. At most 64 MiB are read of a
-//! file and 262,144 functions kept for a process; what exceeds them is dropped and counted.
+//! A map is read only if it is a regular file of the process's user or of root. At most 64 MiB are
+//! read of a file and 262,144 functions kept for a process; what exceeds them is dropped and
+//! counted.
 
 mod code;
 
@@ -44,7 +46,8 @@ use perf_map::PerfMap;
 /// Minimum time between two looks at the files of a process, in nanoseconds.
 const INTERVAL: u64 = 20_000_000;
 
-/// Delay until a process without files is looked at again, in nanoseconds; doubles with each attempt.
+/// Delay until a process without files is looked at again, in nanoseconds; doubles with each
+/// attempt.
 const RETRY: u64 = 250_000_000;
 
 /// Maximum number of times that [`RETRY`] doubles.
@@ -115,7 +118,8 @@ impl JitNames {
         JitNames { code: self.code.clone(), ..JitNames::default() }
     }
 
-    /// Reads what the runtime has written since the last look. `open` is called until there is a file.
+    /// Reads what the runtime has written since the last look. `open` is called until there is a
+    /// file.
     pub(crate) fn refresh(&mut self, now: u64, open: impl FnOnce() -> JitFiles, stats: &mut JitStats) {
         let has_file = self.perf_map.is_some() || self.dump.is_some();
         let delay = if has_file { INTERVAL } else { RETRY << self.misses.min(MAX_DOUBLINGS) };

@@ -10,10 +10,11 @@ use crate::profile::Labels;
 pub trait WithLabels: Future + Sized {
     /// Returns a future that has labels while it is polled, in any thread.
     ///
-    /// It keeps the labels of the thread and of an outer future, but replaces values of the same key.
+    /// It keeps the labels of the thread and of an outer future, but replaces values of the same
+    /// key.
     ///
-    /// Polls don't allocate. Without a profiler that includes this program a poll costs a few nanoseconds more. Tasks that the future
-    /// spawns don't have its labels.
+    /// Polls don't allocate. Without a profiler that includes this program a poll costs a few
+    /// nanoseconds more. Tasks that the future spawns don't have its labels.
     ///
     /// # Examples
     ///

@@ -10,7 +10,8 @@ use crate::profile::Labels;
 /// Maximum number of changes kept for a thread.
 const MAX_CHANGES: usize = 131_072;
 
-/// Number of changes of a thread after which the profilers are woken, to read samples while their labels are kept.
+/// Number of changes of a thread after which the profilers are woken, to read samples while their
+/// labels are kept.
 const CHANGES_PER_WAKE: u64 = MAX_CHANGES as u64 / 8;
 
 /// Number of threads from which on those that ended are removed.
@@ -28,7 +29,8 @@ type Wake = Box<dyn Fn() + Send>;
 /// Functions that wake them, by id.
 static WAKES: Mutex<Vec<(usize, Wake)>> = Mutex::new(Vec::new());
 
-/// Returns nanoseconds of the clock of samples; set by the first profiler. Changes before it have the time 0.
+/// Returns nanoseconds of the clock of samples; set by the first profiler. Changes before it have
+/// the time 0.
 static CLOCK: OnceLock<fn() -> u64> = OnceLock::new();
 
 /// Keeps the changes of labels while a profiler runs that includes this program.
@@ -67,7 +69,8 @@ pub(super) fn is_recording() -> bool {
     RECORDINGS.load(Ordering::Relaxed) != 0
 }
 
-/// Changes the labels of the current thread and returns the former ones; `None` while the thread ends.
+/// Changes the labels of the current thread and returns the former ones; `None` while the thread
+/// ends.
 pub(super) fn change(to: impl FnOnce(&Labels) -> Labels) -> Option<Labels> {
     let change = |own: &Own| {
         let mut history = lock(&own.0);
@@ -84,8 +87,8 @@ pub(super) fn change(to: impl FnOnce(&Labels) -> Labels) -> Option<Labels> {
     OWN.try_with(change).ok()
 }
 
-/// Returns the labels of a thread of this program at `time`, in nanoseconds of the clock of samples; `None` if they are no longer
-/// kept.
+/// Returns the labels of a thread of this program at `time`, in nanoseconds of the clock of
+/// samples; `None` if they are no longer kept.
 pub(crate) fn labels_at(tid: u32, time: u64) -> Option<Labels> {
     let history = lock(&THREADS).get(&tid).cloned();
     history.map_or(Some(Labels::default()), |history| lock(&history).at(time))

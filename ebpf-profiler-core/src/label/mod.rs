@@ -7,18 +7,21 @@
 //! ```
 //!
 //! Samples have the labels in profiles of this program (`Builder::include_self`): in
-//! [`Sample::labels`](crate::profile::Sample::labels), and where sinks have a place for labels. Libraries can set labels without the
-//! feature `live`: whether a profiler runs is up to the program.
+//! [`Sample::labels`](crate::profile::Sample::labels), and where sinks have a place for labels.
+//! Libraries can set labels without the feature `live`: whether a profiler runs is up to the
+//! program.
 //!
 //! | `cargo bench -p benches --bench labels` | without a profiler | with one |
 //! | --- | --- | --- |
 //! | a poll of [`with_labels`](WithLabels::with_labels), [`enter`] | 4 ns | 0.13 µs, no allocation |
 //! | [`label`] | 0.15 µs | 0.19 µs |
 //!
-//! A sample is read up to some 0.3 s after it was taken. So each thread keeps the changes of ten seconds, at most the last 131,072 (3 MiB;
-//! 0.6 s of 100,000 polls a second), and wakes the profiler after each eighth of them. Samples that are read still later have no labels, and are counted in
-//! [`PipelineStats::unlabelled`](crate::stats::PipelineStats::unlabelled). A profile has at most 16,384 combinations of threads and labels; later ones
-//! have none. Recordings don't hold labels.
+//! A sample is read up to some 0.3 s after it was taken. So each thread keeps the changes of ten
+//! seconds, at most the last 131,072 (3 MiB; 0.6 s of 100,000 polls a second), and wakes the
+//! profiler after each eighth of them. Samples that are read still later have no labels, and are
+//! counted in [`PipelineStats::unlabelled`](crate::stats::PipelineStats::unlabelled). A profile has
+//! at most 16,384 combinations of threads and labels; later ones have none. Recordings don't hold
+//! labels.
 //!
 //! # Examples
 //!
@@ -53,8 +56,8 @@ pub(crate) use history::{Recording, labels_at};
 
 /// Sets a label of the current thread until the guard is dropped.
 ///
-/// An inner scope with the same key replaces the value. It is kept without a profiler, too, so that one that starts later
-/// finds it.
+/// An inner scope with the same key replaces the value. It is kept without a profiler, too, so that
+/// one that starts later finds it.
 ///
 /// # Examples
 ///
@@ -73,10 +76,11 @@ pub fn label(key: impl Into<Arc<str>>, value: impl Into<LabelValue>) -> LabelGua
     LabelGuard::new(history::change(|labels| labels.with(label)).unwrap_or_default())
 }
 
-/// Sets prepared labels of the current thread until the guard is dropped, in addition to those that it has.
+/// Sets prepared labels of the current thread until the guard is dropped, in addition to those that
+/// it has.
 ///
-/// Does nothing if no profiler includes this program: then one that starts meanwhile finds no labels. It does not allocate if the
-/// thread has no labels.
+/// Does nothing if no profiler includes this program: then one that starts meanwhile finds no
+/// labels. It does not allocate if the thread has no labels.
 ///
 /// # Examples
 ///
@@ -99,9 +103,9 @@ pub fn enter(labels: &Labels) -> Option<LabelGuard> {
 
 /// Restores the labels that the thread had before [`label`] or [`enter`], when it is dropped.
 ///
-/// Guards of one thread are dropped in the reverse order in which they were made: each puts back the labels of the time at
-/// which it was made. A guard stays in its thread, so it is not held across `.await`: there,
-/// [`with_labels`](WithLabels::with_labels) takes its place.
+/// Guards of one thread are dropped in the reverse order in which they were made: each puts back
+/// the labels of the time at which it was made. A guard stays in its thread, so it is not held
+/// across `.await`: there, [`with_labels`](WithLabels::with_labels) takes its place.
 #[derive(Debug)]
 #[must_use = "the label is removed when the guard is dropped"]
 pub struct LabelGuard {

@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-/// The addresses of a process at which a runtime's walker unwinds native frames: code that it compiles while it runs, and
-/// code in files that only the runtime can unwind.
+/// The addresses of a process at which a runtime's walker unwinds native frames: code that it
+/// compiles while it runs, and code in files that only the runtime can unwind.
 ///
 /// # Examples
 ///
@@ -29,8 +29,8 @@ pub struct CodeRanges {
 const MAX: usize = 16;
 
 impl CodeRanges {
-    /// Ranges of addresses of the process, with or without a file. Only executable mappings in them count: those that
-    /// exist, and those that come later. At most 16 are kept.
+    /// Ranges of addresses of the process, with or without a file. Only executable mappings in them
+    /// count: those that exist, and those that come later. At most 16 are kept.
     pub fn new(ranges: impl IntoIterator<Item = Range<u64>>) -> CodeRanges {
         let mut ranges: Vec<_> = ranges.into_iter().filter(|range| !range.is_empty()).take(MAX).collect();
         ranges.sort_by_key(|range| range.start);
@@ -43,14 +43,16 @@ impl CodeRanges {
         CodeRanges { has_anonymous: true, ..self }
     }
 
-    /// Adds areas of executable mappings without a file that begin with two words: the address of another area, or 0, and the size
-    /// of this one. What else such mappings contain belongs to others. A mapping is searched when it appears.
+    /// Adds areas of executable mappings without a file that begin with two words: the address of
+    /// another area, or 0, and the size of this one. What else such mappings contain belongs to
+    /// others. A mapping is searched when it appears.
     #[must_use]
     pub fn with_linked_areas(self) -> CodeRanges {
         CodeRanges { has_linked_areas: true, ..self }
     }
 
-    /// Adds all executable mappings of memory that processes share without a named file, those that come later included.
+    /// Adds all executable mappings of memory that processes share without a named file, those that
+    /// come later included.
     #[must_use]
     pub fn with_shared_memory(self) -> CodeRanges {
         CodeRanges { has_shared_memory: true, ..self }
@@ -61,20 +63,20 @@ impl CodeRanges {
         &self.ranges
     }
 
-    /// Returns `true` if [`with_anonymous`](CodeRanges::with_anonymous) was called: the runtime claims all executable mappings
-    /// without a file.
+    /// Returns `true` if [`with_anonymous`](CodeRanges::with_anonymous) was called: the runtime
+    /// claims all executable mappings without a file.
     pub fn has_anonymous(&self) -> bool {
         self.has_anonymous
     }
 
-    /// Returns `true` if [`with_linked_areas`](CodeRanges::with_linked_areas) was called: the runtime claims executable memory without
-    /// a file by the areas that it contains.
+    /// Returns `true` if [`with_linked_areas`](CodeRanges::with_linked_areas) was called: the
+    /// runtime claims executable memory without a file by the areas that it contains.
     pub fn has_linked_areas(&self) -> bool {
         self.has_linked_areas
     }
 
-    /// Returns `true` if [`with_shared_memory`](CodeRanges::with_shared_memory) was called: the runtime claims all executable
-    /// mappings of shared memory without a named file.
+    /// Returns `true` if [`with_shared_memory`](CodeRanges::with_shared_memory) was called: the
+    /// runtime claims all executable mappings of shared memory without a named file.
     pub fn has_shared_memory(&self) -> bool {
         self.has_shared_memory
     }

@@ -1,7 +1,8 @@
 //! Names that processes share which were forked from one another.
 //!
-//! Workers of a server run the same functions, and some functions live shorter than it takes to read their names. If a check is a hash
-//! of all that is named, a name that was read in one process is right in the others, and in frames that were walked before.
+//! Workers of a server run the same functions, and some functions live shorter than it takes to
+//! read their names. If a check is a hash of all that is named, a name that was read in one process
+//! is right in the others, and in frames that were walked before.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -46,7 +47,8 @@ impl<V: Clone> Family<V> {
         self.lock().named.get(key).cloned()
     }
 
-    /// Adds a function; without room for it the others are dropped. Returns the frames that had no name until now.
+    /// Adds a function; without room for it the others are dropped. Returns the frames that had no
+    /// name until now.
     pub(super) fn insert(&self, key: Key, value: V) -> Vec<(u32, ScriptId)> {
         let mut all = self.lock();
         if all.named.len() >= MAX {
@@ -58,7 +60,8 @@ impl<V: Clone> Family<V> {
         frames
     }
 
-    /// Returns the number of a frame without a name; `reserve` returns a new one. `None` without room for it.
+    /// Returns the number of a frame without a name; `reserve` returns a new one. `None` without
+    /// room for it.
     pub(super) fn unnamed(
         &self,
         key: Key,

@@ -1,6 +1,7 @@
 //! Functions of scripts, their line tables, and functions inlined into them.
 
-/// A function of a script, as read from its process by [`Attached::function`](super::Attached::function).
+/// A function of a script, as read from its process by
+/// [`Attached::function`](super::Attached::function).
 ///
 /// An empty name hides the frames of the function.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -88,8 +89,8 @@ impl Inlines {
         (self.functions.len() - 1) as u32
     }
 
-    /// Sets the calls inlined from `position` on, up to the next one: index of a function and its line, outermost first.
-    /// Positions ascend; one below the last is dropped.
+    /// Sets the calls inlined from `position` on, up to the next one: index of a function and its
+    /// line, outermost first. Positions ascend; one below the last is dropped.
     pub fn push(&mut self, position: u32, calls: &[(u32, u32)]) {
         let is_known = |&(index, _): &(u32, u32)| (index as usize) < self.functions.len();
         let has_room = self.steps.len() < MAX_INLINES && self.calls.len() + calls.len() <= MAX_INLINES;
@@ -176,8 +177,8 @@ pub struct Lines(Vec<(u32, u32)>);
 const POSITION: u32 = u32::MAX;
 
 impl Lines {
-    /// Appends an entry: positions from `position` on are on `line`, 0 for no line. Positions ascend; one below the last is
-    /// dropped.
+    /// Appends an entry: positions from `position` on are on `line`, 0 for no line. Positions
+    /// ascend; one below the last is dropped.
     pub fn push(&mut self, position: u32, line: u32) {
         match self.0.last_mut() {
             Some(last) if last.0 > position => {}

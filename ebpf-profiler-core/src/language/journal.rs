@@ -17,7 +17,8 @@ pub trait Journal: Send {
         let _ = (call, named);
     }
 
-    /// Returns the recorded processes whose tables were complete before their first sample; `None` if this is no replay.
+    /// Returns the recorded processes whose tables were complete before their first sample; `None`
+    /// if this is no replay.
     fn recall_prepared(&self) -> Option<Vec<u32>> {
         None
     }
@@ -27,13 +28,15 @@ pub trait Journal: Send {
         let _ = pid;
     }
 
-    /// Returns `true` if a sample was recorded as walked by outdated mappings; `None` if this is no replay.
+    /// Returns `true` if a sample was recorded as walked by outdated mappings; `None` if this is no
+    /// replay.
     fn recall_outdated(&self, sample: SampleId) -> Option<bool> {
         let _ = sample;
         None
     }
 
-    /// Records a sample whose walk used outdated mappings: the published states of a replay are others.
+    /// Records a sample whose walk used outdated mappings: the published states of a replay are
+    /// others.
     fn record_outdated(&self, sample: SampleId) {
         let _ = sample;
     }

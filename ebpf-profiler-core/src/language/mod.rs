@@ -7,8 +7,9 @@
 //!                                                                     once a function
 //! ```
 //!
-//! [`Language`] is the seam: `ebpf-profiler-hll` has implementations, and a language of your own plugs in beside them. It
-//! describes its frames with a [`FrameWalker`], so it needs no code in the kernel:
+//! [`Language`] is the seam: `ebpf-profiler-hll` has implementations, and a language of your own
+//! plugs in beside them. It describes its frames with a [`FrameWalker`], so it needs no code in the
+//! kernel:
 //!
 //! | frames | walker | toy language in the repository |
 //! | --- | --- | --- |
@@ -16,11 +17,13 @@
 //! | beside the native stack, elements of an array | [`FrameWalker::array`] | `array.rs`, `array.c` |
 //! | on the native stack, in code that the runtime compiles | [`FrameWalker::compiled`], [`Attachment::with_code`] | `compiled.rs`, `compiled.c` |
 //!
-//! An interpreter's frames replace those of its loop, a native function, in the stack; compiled code, native code and interpreters may
-//! call one another. Code without frame pointers needs a specific walker in `ebpf-programs`.
+//! An interpreter's frames replace those of its loop, a native function, in the stack; compiled
+//! code, native code and interpreters may call one another. Code without frame pointers needs a
+//! specific walker in `ebpf-programs`.
 //!
-//! A function is named when it is first sampled, not when the profile is finished: the kernel side wakes user space for a
-//! function that is new, so that the name is read while the process still runs.
+//! A function is named when it is first sampled, not when the profile is finished: the kernel side
+//! wakes user space for a function that is new, so that the name is read while the process still
+//! runs.
 //!
 //! # A language of your own
 //!
@@ -122,20 +125,22 @@
 //! # Ok::<(), Reason>(())
 //! ```
 //!
-//! With `.languages([Box::new(Toy) as _])` the folded stacks of `./toy` hold the functions of its script instead of
-//! `toy_run` (`cargo run --release --bin own_language`):
+//! With `.languages([Box::new(Toy) as _])` the folded stacks of `./toy` hold the functions of its
+//! script instead of `toy_run` (`cargo run --release --bin own_language`):
 //!
 //! ```text
 //! toy;_start;__libc_start_main;__libc_start_call_main;main;main;frame;draw 176
 //! toy;_start;__libc_start_main;__libc_start_call_main;main;main;frame 50
 //! ```
 //!
-//! [`testing::language`](crate::testing::language) checks an implementation against hostile files and memory.
+//! [`testing::language`](crate::testing::language) checks an implementation against hostile files
+//! and memory.
 //!
 //! # Untrusted memory
 //!
-//! Files and memory belong to programs that may be hostile. A [`Memory`] fails or returns all bytes; implementations bound
-//! each length and each list. Implausible data yields a [`Reason`], which appears in the stack instead of the name.
+//! Files and memory belong to programs that may be hostile. A [`Memory`] fails or returns all
+//! bytes; implementations bound each length and each list. Implausible data yields a [`Reason`],
+//! which appears in the stack instead of the name.
 
 mod code;
 
@@ -220,18 +225,20 @@ pub trait Language: Send + Sync {
 
 /// The runtime in a file; attaches to the processes that have the file mapped.
 pub trait Runtime: Send + Sync {
-    /// Returns the address ranges of the interpreter loop, as virtual addresses in the file. At most [`MAX_RANGES`]; none for
-    /// a runtime all of whose frames are in [memory that it owns](CodeRanges).
+    /// Returns the address ranges of the interpreter loop, as virtual addresses in the file. At
+    /// most [`MAX_RANGES`]; none for a runtime all of whose frames are in [memory that it
+    /// owns](CodeRanges).
     fn loops(&self) -> &[Range<u64>];
 
-    /// Returns `true` if the runtime will own executable memory without a file. Until it is attached, samples in such memory are
-    /// sent as copies of their stacks, at most 1,024 of a process and for at most 10 s, so that its first frames have names.
+    /// Returns `true` if the runtime will own executable memory without a file. Until it is
+    /// attached, samples in such memory are sent as copies of their stacks, at most 1,024 of a
+    /// process and for at most 10 s, so that its first frames have names.
     fn owns_anonymous_memory(&self) -> bool {
         false
     }
 
-    /// Returns functions of the file without unwind data, sorted by address. Their unwind rows are derived from their
-    /// instructions, when the table of the file is built.
+    /// Returns functions of the file without unwind data, sorted by address. Their unwind rows are
+    /// derived from their instructions, when the table of the file is built.
     fn bare_functions(&self) -> &[BareFunction] {
         &[]
     }
@@ -240,8 +247,9 @@ pub trait Runtime: Send + Sync {
     ///
     /// # Errors
     ///
-    /// After [`Reason::NotReady`] attaching is retried as long as the process lives; [`Reason::Unsupported`] is final. After
-    /// all other reasons, which may be temporary while the loader is at work, it is retried for about 8 s.
+    /// After [`Reason::NotReady`] attaching is retried as long as the process lives;
+    /// [`Reason::Unsupported`] is final. After all other reasons, which may be temporary while
+    /// the loader is at work, it is retried for about 8 s.
     fn attach(&self, target: &Target<'_>) -> Result<Attachment, Reason>;
 }
 
@@ -297,15 +305,17 @@ pub trait Attached: Send {
     ///
     /// Called once per function, soon after it is first sampled. `check` holds the low 24 bits of
     /// the function's [identity](ListWalker::identity_number) when the frame was taken; if
-    /// [`FrameWalker::check`] returns another value now, the function has been replaced ([`Reason::Replaced`]).
+    /// [`FrameWalker::check`] returns another value now, the function has been replaced
+    /// ([`Reason::Replaced`]).
     ///
     /// # Errors
     ///
     /// The [`Reason`] for a missing name.
     fn function(&mut self, address: u64, check: u32, memory: &dyn Memory) -> Result<Function, Reason>;
 
-    /// Returns the function at `address` with the name by which its caller called it. `caller` is the address of the calling
-    /// function and the position in it. For languages whose functions have no names of their own.
+    /// Returns the function at `address` with the name by which its caller called it. `caller` is
+    /// the address of the calling function and the position in it. For languages whose
+    /// functions have no names of their own.
     ///
     /// # Errors
     ///
@@ -322,8 +332,9 @@ pub trait Attached: Send {
         self.function(address, check, memory)
     }
 
-    /// Returns `true` if the function at `address` still has this check. The profiler asks after it has read a name, a file and lines:
-    /// a function may be freed meanwhile, and another one take its place.
+    /// Returns `true` if the function at `address` still has this check. The profiler asks after it
+    /// has read a name, a file and lines: a function may be freed meanwhile, and another one
+    /// take its place.
     ///
     /// # Errors
     ///
@@ -334,8 +345,9 @@ pub trait Attached: Send {
         Ok(true)
     }
 
-    /// Returns the bits of positions that identify the function together with its check: functions for which these are the same have
-    /// the same name, file and lines in all processes that were forked from one, whatever their addresses. 0 if they may differ.
+    /// Returns the bits of positions that identify the function together with its check: functions
+    /// for which these are the same have the same name, file and lines in all processes that
+    /// were forked from one, whatever their addresses. 0 if they may differ.
     #[doc(hidden)]
     fn identity_bits(&self) -> u32 {
         0

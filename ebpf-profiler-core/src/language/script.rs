@@ -36,19 +36,22 @@ pub struct ScriptCall {
     pub address: u64,
     /// [Check](super::FrameWalker::check) of the function.
     pub check: u32,
-    /// Hash of the caller and its position, 24 bits, for a function that has the name by which it was called; 0 for others.
+    /// Hash of the caller and its position, 24 bits, for a function that has the name by which it
+    /// was called; 0 for others.
     pub site: u32,
 }
 
 impl ScriptCall {
-    /// Creates a call from its parts, as a recording holds them: see [`numbers`](ScriptCall::numbers).
+    /// Creates a call from its parts, as a recording holds them: see
+    /// [`numbers`](ScriptCall::numbers).
     pub(crate) fn new(pid: u32, numbers: u32, address: u64, check: u32) -> ScriptCall {
         let (interpreter, site) =
             if numbers == u32::MAX { (numbers, 0) } else { (numbers & 0xff, numbers >> 8) };
         ScriptCall { pid, interpreter, address, check, site }
     }
 
-    /// Returns index of the interpreter, in the low eight bits, and site. All bits are set for code without an interpreter.
+    /// Returns index of the interpreter, in the low eight bits, and site. All bits are set for code
+    /// without an interpreter.
     pub(crate) fn numbers(&self) -> u32 {
         self.interpreter | self.site << 8
     }
@@ -66,7 +69,8 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
-    /// Returns the caller of the frame with the word `detail`, if its name depends on it. `behind` are the words that follow.
+    /// Returns the caller of the frame with the word `detail`, if its name depends on it. `behind`
+    /// are the words that follow.
     pub(crate) fn of(detail: u64, behind: &[u64]) -> Option<Caller> {
         match *behind {
             [word, next, ..]
@@ -139,7 +143,8 @@ impl Scripts {
         id
     }
 
-    /// Returns a number for a frame without a name, which may be named later; `like` is another number of it.
+    /// Returns a number for a frame without a name, which may be named later; `like` is another
+    /// number of it.
     pub(crate) fn reserve(&mut self, like: ScriptId) -> Option<ScriptId> {
         let script = self.by_id.get(&like)?.clone();
         Some(self.add(script))
@@ -150,7 +155,8 @@ impl Scripts {
         self.late.insert(id, (script, line));
     }
 
-    /// Returns the function and the line of a frame that was named after its walk; `None` for others.
+    /// Returns the function and the line of a frame that was named after its walk; `None` for
+    /// others.
     pub(crate) fn late(&self, id: ScriptId) -> Option<(ScriptId, u32)> {
         self.late.get(&id).copied()
     }

@@ -1,15 +1,15 @@
 //! Splicing of interpreter frames into the native stack.
 //!
-//! A walk emits, after each native frame of an interpreter loop, the interpreter frames that this loop runs. They replace
-//! the loop's frame:
+//! A walk emits, after each native frame of an interpreter loop, the interpreter frames that this
+//! loop runs. They replace the loop's frame:
 //!
 //! ```text
 //!   memcpy, loop, [inner, middle], call_method, loop, [outer], main
 //!   memcpy,        inner, middle,  call_method,        outer,  main
 //! ```
 //!
-//! A loop that was just called, or is about to return, is not in the interpreter's list. Then every run of frames is one
-//! loop too close to the leaf, and the outermost loop has none:
+//! A loop that was just called, or is about to return, is not in the interpreter's list. Then every
+//! run of frames is one loop too close to the leaf, and the outermost loop has none:
 //!
 //! ```text
 //!   loop, [middle], call_method, loop, [outer], call_method, loop, [], main
@@ -46,8 +46,8 @@ impl Splice {
         self.words.extend_from_slice(words);
     }
 
-    /// Appends words of a walk without interpreter frames, and the runs of `calls`, each terminated by the word `LOOP`, after
-    /// the loops at addresses for which `runs_them` returns `true`.
+    /// Appends words of a walk without interpreter frames, and the runs of `calls`, each terminated
+    /// by the word `LOOP`, after the loops at addresses for which `runs_them` returns `true`.
     pub(crate) fn extend_with(&mut self, words: &[u64], calls: &[u64], runs_them: impl Fn(u64) -> bool) {
         let mut runs = calls.split(|&word| word == LOOP);
         for &word in words {
@@ -58,9 +58,11 @@ impl Splice {
         }
     }
 
-    /// Removes incomplete frames before a gap: a loop without its run, a frame without its second word. Returns their number.
+    /// Removes incomplete frames before a gap: a loop without its run, a frame without its second
+    /// word. Returns their number.
     ///
-    /// The root side of a gap needs no trimming: half a frame is skipped, and a frame whose loop is missing is kept.
+    /// The root side of a gap needs no trimming: half a frame is skipped, and a frame whose loop is
+    /// missing is kept.
     pub(crate) fn trim(&mut self) -> u32 {
         let before = self.words.len();
         if self.words.last().is_some_and(|word| word & INTERPRETED != 0) {
@@ -102,7 +104,8 @@ impl Splice {
     /// Returns `true` if all runs are one loop too close to the leaf.
     fn is_late(&self) -> bool {
         let [first, .., last] = &self.loops[..] else { return false };
-        // At most one loop can be starting or returning. More loops without a run belong to another interpreter.
+        // At most one loop can be starting or returning. More loops without a run belong to another
+        // interpreter.
         let bare = self.loops.iter().filter(|each| each.run.is_empty()).count();
         let is_broken = |word: &u64| word & INTERPRETED != 0 && word & ADDRESS == 0;
         !first.run.is_empty() && last.run.is_empty() && bare == 1 && !self.words.iter().any(is_broken)

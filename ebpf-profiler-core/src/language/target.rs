@@ -6,8 +6,8 @@ use super::{Memory, Unreadable};
 use crate::elf::{Elf, ElfError};
 use crate::process::Opener;
 
-/// The process that [`Runtime::attach`](super::Runtime::attach) attaches to: its memory, the load bias of the runtime's file,
-/// and the files that it has mapped as code.
+/// The process that [`Runtime::attach`](super::Runtime::attach) attaches to: its memory, the load
+/// bias of the runtime's file, and the files that it has mapped as code.
 pub struct Target<'a> {
     memory: &'a dyn Memory,
     bias: u64,
@@ -27,7 +27,8 @@ pub struct LoadedFile {
 }
 
 impl<'a> Target<'a> {
-    /// Combines the memory of a process, the load bias of the runtime's file, and all files that are mapped as code.
+    /// Combines the memory of a process, the load bias of the runtime's file, and all files that
+    /// are mapped as code.
     pub fn new(memory: &'a dyn Memory, bias: u64, files: Vec<LoadedFile>) -> Target<'a> {
         Target { memory, bias, files }
     }

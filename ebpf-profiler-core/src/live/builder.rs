@@ -119,8 +119,9 @@ impl Builder {
         self
     }
 
-    /// Samples at the events of a trigger, and not at others: CPU time is one of them, and the default without this call. May be
-    /// called several times; a profile has the kinds of samples of all triggers.
+    /// Samples at the events of a trigger, and not at others: CPU time is one of them, and the
+    /// default without this call. May be called several times; a profile has the kinds of
+    /// samples of all triggers.
     ///
     /// # Examples
     ///
@@ -141,7 +142,8 @@ impl Builder {
         self
     }
 
-    /// Samples only this process and the processes that it forks from now on. May be called several times.
+    /// Samples only this process and the processes that it forks from now on. May be called several
+    /// times.
     ///
     /// With the id of this program, [`include_self`](Builder::include_self) is implied.
     pub fn pid(mut self, pid: u32) -> Builder {
@@ -155,8 +157,8 @@ impl Builder {
         self
     }
 
-    /// Sets the compiler of unwind tables: `ebpf_profiler_unwind::tables()`. A profiler needs one, or
-    /// [`frame_pointers_only`](Builder::frame_pointers_only).
+    /// Sets the compiler of unwind tables: `ebpf_profiler_unwind::tables()`. A profiler needs one,
+    /// or [`frame_pointers_only`](Builder::frame_pointers_only).
     pub fn unwind(mut self, compiler: impl UnwindCompiler + 'static) -> Builder {
         self.compiler = Some(Box::new(compiler));
         self.frame_pointers_only = false;
@@ -165,8 +167,8 @@ impl Builder {
 
     /// Unwinds stacks by frame pointers, without unwind tables.
     ///
-    /// Most programs and libraries of distributions have no frame pointers: callers are missing from their stacks, and frames are
-    /// guesses. Kernel stacks are whole.
+    /// Most programs and libraries of distributions have no frame pointers: callers are missing
+    /// from their stacks, and frames are guesses. Kernel stacks are whole.
     ///
     /// # Examples
     ///
@@ -185,21 +187,22 @@ impl Builder {
         self
     }
 
-    /// Adds languages: `ebpf_profiler_hll::all()`. May be called several times. Without a language, only the
-    /// interpreter's native frames are shown.
+    /// Adds languages: `ebpf_profiler_hll::all()`. May be called several times. Without a language,
+    /// only the interpreter's native frames are shown.
     pub fn languages(mut self, languages: impl IntoIterator<Item = Box<dyn Language>>) -> Builder {
         self.languages.extend(languages);
         self
     }
 
-    /// Sets the symbolizer; by default [`Symbols`], which reads the symbol tables and debug information of this machine.
+    /// Sets the symbolizer; by default [`Symbols`], which reads the symbol tables and debug
+    /// information of this machine.
     pub fn symbolizer(mut self, symbolizer: impl Symbolizer + 'static) -> Builder {
         self.symbolizer = Some(Box::new(symbolizer));
         self
     }
 
-    /// Sets the options of the default symbolizer: search paths, lines, memory. Without effect on another
-    /// [symbolizer](Builder::symbolizer).
+    /// Sets the options of the default symbolizer: search paths, lines, memory. Without effect on
+    /// another [symbolizer](Builder::symbolizer).
     ///
     /// # Examples
     ///
@@ -218,8 +221,8 @@ impl Builder {
         self
     }
 
-    /// Finishes a profile for the sinks every `interval`, at least 10 ms, and one at the end. Without it there is only the
-    /// one at the end.
+    /// Finishes a profile for the sinks every `interval`, at least 10 ms, and one at the end.
+    /// Without it there is only the one at the end.
     pub fn every(mut self, interval: Duration) -> Builder {
         self.interval = Some(interval);
         self
@@ -227,7 +230,8 @@ impl Builder {
 
     /// Varies each interval at random by up to `share` of its length, from 0 to 1.
     ///
-    /// With 0.2, profilers that were started together do not send to their collector at the same moment for ever.
+    /// With 0.2, profilers that were started together do not send to their collector at the same
+    /// moment for ever.
     pub fn jitter(mut self, share: f64) -> Builder {
         self.jitter = share;
         self
@@ -235,18 +239,19 @@ impl Builder {
 
     /// Adds a sink, which gets every finished profile. May be called several times.
     ///
-    /// Each sink has a thread and a queue of 4 profiles: a slow sink misses its oldest profiles, a panic
-    /// costs the sink. [`Health::sinks`](super::Health::sinks) counts both.
+    /// Each sink has a thread and a queue of 4 profiles: a slow sink misses its oldest profiles, a
+    /// panic costs the sink. [`Health::sinks`](super::Health::sinks) counts both.
     pub fn sink(mut self, sink: impl Sink + 'static) -> Builder {
         self.sinks.push(Box::new(sink));
         self
     }
 
-    /// Writes everything that profiles are made of to this file, for a [`Replay`](crate::replay::Replay) without
-    /// privileges, on this machine or another.
+    /// Writes everything that profiles are made of to this file, for a
+    /// [`Replay`](crate::replay::Replay) without privileges, on this machine or another.
     ///
-    /// A disk that fails or falls behind ends the recording, not the profiler; see [`Health::recording`]. Naming the
-    /// kernel's functions takes up to 100 ms at the end of a profile.
+    /// A disk that fails or falls behind ends the recording, not the profiler; see
+    /// [`Health::recording`]. Naming the kernel's functions takes up to 100 ms at the end of a
+    /// profile.
     ///
     /// [`Health::recording`]: super::Health::recording
     pub fn record(mut self, path: impl Into<PathBuf>) -> Builder {
@@ -260,8 +265,8 @@ impl Builder {
         self
     }
 
-    /// Sets the size of the ring in bytes: a power of two from 64 KiB to 1 GiB; by default 64 KiB for each CPU,
-    /// but at least 4 MiB and at most 32 MiB.
+    /// Sets the size of the ring in bytes: a power of two from 64 KiB to 1 GiB; by default 64 KiB
+    /// for each CPU, but at least 4 MiB and at most 32 MiB.
     ///
     /// The ring takes the records that do not fit into a per-CPU buffer.
     #[doc(alias = "BPF_MAP_TYPE_RINGBUF")]
@@ -270,39 +275,43 @@ impl Builder {
         self
     }
 
-    /// Limits the memory of unwind tables and mappings in bytes; 1 GiB by default, which is also the maximum.
+    /// Limits the memory of unwind tables and mappings in bytes; 1 GiB by default, which is also
+    /// the maximum.
     pub fn table_memory(mut self, bytes: u64) -> Builder {
         self.memory = self.memory.min(bytes);
         self
     }
 
-    /// Sets the bounds of what other programs can make the profiler keep: mappings, processes, files. By default
-    /// those of [`Limits`], and more processes and mappings on machines of more than 64 CPUs or 64 GiB: up to 131,072 and 1,048,576,
-    /// unless there is a budget of memory.
+    /// Sets the bounds of what other programs can make the profiler keep: mappings, processes,
+    /// files. By default those of [`Limits`], and more processes and mappings on machines of
+    /// more than 64 CPUs or 64 GiB: up to 131,072 and 1,048,576, unless there is a budget of
+    /// memory.
     pub fn limits(mut self, limits: Limits) -> Builder {
         self.limits = Some(limits);
         self
     }
 
-    /// Adds the command lines of processes to profiles and recordings: [`Process::command_line`](crate::profile::Process). By
-    /// default there are none, as arguments can be secrets.
+    /// Adds the command lines of processes to profiles and recordings:
+    /// [`Process::command_line`](crate::profile::Process). By default there are none, as
+    /// arguments can be secrets.
     pub fn command_lines(mut self) -> Builder {
         self.command_lines = true;
         self
     }
 
-    /// Opens code files of file systems that another program or machine serves: FUSE, NFS, SMB and others. By default only
-    /// those of local file systems, and of the file system of `/`, have unwind tables and names.
+    /// Opens code files of file systems that another program or machine serves: FUSE, NFS, SMB and
+    /// others. By default only those of local file systems, and of the file system of `/`, have
+    /// unwind tables and names.
     ///
-    /// Such a server can be a profiled user's own program, or be gone: a file that never answers stops unwinding and names
-    /// until the profiler ends.
+    /// Such a server can be a profiled user's own program, or be gone: a file that never answers
+    /// stops unwinding and names until the profiler ends.
     pub fn any_file_system(mut self) -> Builder {
         self.any_file_system = true;
         self
     }
 
-    /// Limits the cost of the profiler: samples are taken less often when they cost more than the budget. By default there is no
-    /// limit.
+    /// Limits the cost of the profiler: samples are taken less often when they cost more than the
+    /// budget. By default there is no limit.
     ///
     /// # Examples
     ///
@@ -320,27 +329,32 @@ impl Builder {
         self
     }
 
-    /// Starts on a kernel with a known [fault](super::KernelFault), too: for distributions that fixed it under an old number. By
-    /// default [`start`](Builder::start) refuses, because such a kernel can hang the machine.
+    /// Starts on a kernel with a known [fault](super::KernelFault), too: for distributions that
+    /// fixed it under an old number. By default [`start`](Builder::start) refuses, because such
+    /// a kernel can hang the machine.
     pub fn accept_kernel_faults(mut self) -> Builder {
         self.accepts_faults = true;
         self
     }
 
-    /// Sets the longest time of a walk, during which the interrupts of its CPU are off: 20 µs to 4 s, 500 µs by default. Each
-    /// frame that is found adds a quarter of a microsecond, so that deep stacks stay whole: at most 2 ms for 8,192 of them.
+    /// Sets the longest time of a walk, during which the interrupts of its CPU are off: 20 µs to 4
+    /// s, 500 µs by default. Each frame that is found adds a quarter of a microsecond, so that
+    /// deep stacks stay whole: at most 2 ms for 8,192 of them.
     ///
-    /// Most walks take 2 to 20 µs. A program can build a stack that takes milliseconds, many steps for each frame. Its walks end
-    /// with [`Stop::TooSlow`](crate::trace::Stop::TooSlow). Each that follows another one within a second halves the time of the
-    /// next, down to a sixteenth.
+    /// Most walks take 2 to 20 µs. A program can build a stack that takes milliseconds, many steps
+    /// for each frame. Its walks end with [`Stop::TooSlow`](crate::trace::Stop::TooSlow). Each
+    /// that follows another one within a second halves the time of the next, down to a
+    /// sixteenth.
     pub fn walk_time(mut self, longest: Duration) -> Builder {
         self.walk_time = longest;
         self
     }
 
-    /// Reserves CPU time for the profiler, so that it loses no samples on a saturated machine. By default nothing is reserved.
+    /// Reserves CPU time for the profiler, so that it loses no samples on a saturated machine. By
+    /// default nothing is reserved.
     ///
-    /// The reservation bounds what is guaranteed, a [`budget`](Builder::budget) what is spent on samples.
+    /// The reservation bounds what is guaranteed, a [`budget`](Builder::budget) what is spent on
+    /// samples.
     ///
     /// # Examples
     ///
@@ -357,11 +371,14 @@ impl Builder {
         self
     }
 
-    /// Sets the longest time that [`finish`](Profiler::finish), [`stop`](Profiler::stop) and drop take; 5 s by default.
+    /// Sets the longest time that [`finish`](Profiler::finish), [`stop`](Profiler::stop) and drop
+    /// take; 5 s by default.
     ///
-    /// Half of it is for samples that wait to be unwound, a quarter for names, the rest for the sinks. Work that is not
-    /// done by then is dropped and counted in [`Health::deadline`](super::Health::deadline). Zero means now: nothing is
-    /// waited for. `finish` returns the profile without the missing names, or fails with [`StopError::Deadline`](super::StopError::Deadline).
+    /// Half of it is for samples that wait to be unwound, a quarter for names, the rest for the
+    /// sinks. Work that is not done by then is dropped and counted in
+    /// [`Health::deadline`](super::Health::deadline). Zero means now: nothing is waited for.
+    /// `finish` returns the profile without the missing names, or fails with
+    /// [`StopError::Deadline`](super::StopError::Deadline).
     pub fn deadline(mut self, deadline: Duration) -> Builder {
         self.deadline = deadline;
         self
@@ -369,19 +386,22 @@ impl Builder {
 
     /// Loads the kernel side and starts sampling.
     ///
-    /// Raises the soft limit of open files of this process (`RLIMIT_NOFILE`) to 16,384, if the hard one permits it: up to half of
-    /// them are code files that stay open until their names were read, as they may be deleted before.
+    /// Raises the soft limit of open files of this process (`RLIMIT_NOFILE`) to 16,384, if the hard
+    /// one permits it: up to half of them are code files that stay open until their names were
+    /// read, as they may be deleted before.
     ///
-    /// A child that this process forks without an exec inherits the descriptors of the profiler: its clocks go on, and their samples
-    /// are lost, until parent and child have both ended or closed them. Start the profiler after such forks, as servers with
-    /// worker processes can, or let the child exec: all descriptors are closed on exec.
+    /// A child that this process forks without an exec inherits the descriptors of the profiler:
+    /// its clocks go on, and their samples are lost, until parent and child have both ended or
+    /// closed them. Start the profiler after such forks, as servers with worker processes can,
+    /// or let the child exec: all descriptors are closed on exec.
     ///
     /// The calling thread has a niceness of -10 meanwhile if that is permitted, and a part of the
     /// [reservation](Builder::reserve) if there is one.
     ///
     /// # Errors
     ///
-    /// Fails if an option is invalid or a requirement is missing. The error says which, and the remedy.
+    /// Fails if an option is invalid or a requirement is missing. The error says which, and the
+    /// remedy.
     #[doc(alias("perf_event_open", "bpf"))]
     pub fn start(mut self) -> Result<Profiler, StartError> {
         self.check()?;
@@ -468,7 +488,8 @@ impl Builder {
             .map_err(|error| StartError::Recording { path: path.clone(), error })
     }
 
-    /// Returns the sizes and limits that were set, or those for this machine, and reduces them and the memory of tables to the budget.
+    /// Returns the sizes and limits that were set, or those for this machine, and reduces them and
+    /// the memory of tables to the budget.
     fn sizes(&mut self, online: &[u32]) -> (Scaled, Limits) {
         let has_memory_budget = self.budget.is_some_and(|budget| budget.memory.is_some());
         let mut machine = Machine::this();
@@ -536,8 +557,8 @@ impl Builder {
     }
 }
 
-/// Returns the symbolizer of this machine. Kernel functions are named by the running kernel if it permits, else from
-/// `/proc/kallsyms`.
+/// Returns the symbolizer of this machine. Kernel functions are named by the running kernel if it
+/// permits, else from `/proc/kallsyms`.
 fn symbols(options: SymbolOptions, any_file_system: bool) -> Symbols {
     let any_file_system = any_file_system || options.any_file_system;
     let mut symbols = Symbols::new(SymbolOptions { any_file_system, ..options });

@@ -20,7 +20,8 @@ pub(super) const SYS_ADMIN: Capability = Capability { name: "CAP_SYS_ADMIN", bit
 impl Capability {
     /// Returns `true` if this program's effective set has the capability.
     ///
-    /// `CAP_SYS_ADMIN` implies those that were split from it: `CAP_PERFMON`, `CAP_BPF`, `CAP_CHECKPOINT_RESTORE`.
+    /// `CAP_SYS_ADMIN` implies those that were split from it: `CAP_PERFMON`, `CAP_BPF`,
+    /// `CAP_CHECKPOINT_RESTORE`.
     pub(super) fn is_held(self) -> bool {
         let split_from_admin = [BPF, PERFMON, CHECKPOINT_RESTORE].contains(&self);
         let held = effective();

@@ -8,7 +8,8 @@ const TRIES: u32 = 5;
 
 /// Returns the current offset from the kernel's clock to the time of day.
 ///
-/// The thread may be preempted between reading the two clocks, so the shortest of several attempts counts.
+/// The thread may be preempted between reading the two clocks, so the shortest of several attempts
+/// counts.
 pub(super) fn now() -> Clock {
     let attempt = |_| {
         let before = perf::clock_now(libc::CLOCK_MONOTONIC);

@@ -1,4 +1,5 @@
-//! The buffers through which each CPU sends most of its records: see [`abi::cpu_buffer`](ebpf_programs::abi::cpu_buffer).
+//! The buffers through which each CPU sends most of its records: see
+//! [`abi::cpu_buffer`](ebpf_programs::abi::cpu_buffer).
 
 #![expect(unsafe_code, reason = "memory that the kernel shares")]
 
@@ -44,7 +45,8 @@ impl CpuBuffers {
             while *read < written {
                 let at = buffer + offset_of!(CpuBuffer, words) + (*read as usize & (WORDS - 1)) * 8;
                 let words = self.memory.word(at).load(Ordering::Relaxed).min(MAX_RECORD_WORDS as u64);
-                // SAFETY: the kernel doesn't write to a finished record before the read position has passed it.
+                // SAFETY: the kernel doesn't write to a finished record before the read position has passed
+                // it.
                 let record = unsafe { self.memory.bytes(at + 8, words as usize * 8) };
                 take(record.unwrap_or_default());
                 *read += 1 + words;

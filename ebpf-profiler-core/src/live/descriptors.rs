@@ -13,8 +13,8 @@ const WANTED: u64 = 16_384;
 /// The limit if it is not known.
 const UNKNOWN: u64 = 1024;
 
-/// Raises the soft limit of open files (`RLIMIT_NOFILE`) as far as the hard one permits. Returns the number of code files that
-/// may stay open.
+/// Raises the soft limit of open files (`RLIMIT_NOFILE`) as far as the hard one permits. Returns
+/// the number of code files that may stay open.
 pub(super) fn prepare() -> usize {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: Some(raised(limit.current, limit.maximum)), ..limit };

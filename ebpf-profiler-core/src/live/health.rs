@@ -21,16 +21,18 @@ pub struct Health {
     pub filtered: u64,
     /// Events that never became samples: the total of [`losses`](Health::losses).
     pub lost: u64,
-    /// The same by cause: in the kernel up to 250 ms ago, in this program up to the last finished profile.
+    /// The same by cause: in the kernel up to 250 ms ago, in this program up to the last finished
+    /// profile.
     ///
-    /// The losses of all profiles together are these. Ticks of the clock that the kernel left out because it ran another program's
-    /// BPF code are not known, and so in neither.
+    /// The losses of all profiles together are these. Ticks of the clock that the kernel left out
+    /// because it ran another program's BPF code are not known, and so in neither.
     pub losses: Losses,
     /// Bytes that went through the kernel's buffers.
     pub bytes: u64,
     /// Number of times that the kernel side woke this program.
     pub wakeups: u64,
-    /// Number of runs of the sampling program, if the kernel counts them (`kernel.bpf_stats_enabled`).
+    /// Number of runs of the sampling program, if the kernel counts them
+    /// (`kernel.bpf_stats_enabled`).
     pub runs: u64,
     /// Time of those runs.
     pub run_time: Duration,
@@ -60,7 +62,8 @@ pub struct Health {
 pub struct BudgetStats {
     /// Budget as a share of the CPU time of all CPUs.
     pub share: f64,
-    /// Cost in the last 250 ms as such a share: programs in the kernel and threads, with names and sinks.
+    /// Cost in the last 250 ms as such a share: programs in the kernel and threads, with names and
+    /// sinks.
     pub cost: f64,
     /// Time since the start at which the costs were measured, at most 250 ms ago.
     pub elapsed: Duration,
@@ -68,7 +71,8 @@ pub struct BudgetStats {
     pub threads: Duration,
     /// Number of changes of periods since the start.
     pub changes: u64,
-    /// `true` if events that are not sampled alone exceed the budget: no period helps then, only fewer events.
+    /// `true` if events that are not sampled alone exceed the budget: no period helps then, only
+    /// fewer events.
     pub is_exceeded: bool,
     /// All kinds of samples.
     pub kinds: Vec<KindBudget>,
@@ -96,13 +100,13 @@ pub struct SinkStats {
     pub errors: u64,
     /// Panics of sinks. A sink that panicked gets no further profiles.
     pub panics: u64,
-    /// Profiles dropped because the sink's queue of 4 profiles was full, the sink had panicked, or the deadline
-    /// had passed.
+    /// Profiles dropped because the sink's queue of 4 profiles was full, the sink had panicked, or
+    /// the deadline had passed.
     pub dropped: u64,
     /// Samples in those.
     pub dropped_samples: u64,
-    /// Intervals at which no profile was finished because naming of earlier ones took too long. Their samples are in the
-    /// next profile.
+    /// Intervals at which no profile was finished because naming of earlier ones took too long.
+    /// Their samples are in the next profile.
     pub merged: u64,
 }
 
@@ -114,8 +118,8 @@ pub struct DeadlineStats {
     pub samples: u64,
     /// Distinct addresses that were not symbolized.
     pub addresses: u64,
-    /// Threads that were still at work: `ebpf-pipeline`, `ebpf-names`, `ebpf-sink-0`, … They end on their own as soon as
-    /// their current call returns.
+    /// Threads that were still at work: `ebpf-pipeline`, `ebpf-names`, `ebpf-sink-0`, … They end on
+    /// their own as soon as their current call returns.
     pub threads: Vec<String>,
 }
 

@@ -13,7 +13,8 @@ const BATCH: usize = 4096;
 const KEY: usize = size_of::<Key>() / 8;
 const VALUE: usize = size_of::<Held>() / 8;
 
-/// Removes the entries for which `is_kept` returns `false`, by the process, time and CPU of their samples.
+/// Removes the entries for which `is_kept` returns `false`, by the process, time and CPU of their
+/// samples.
 pub(super) fn sweep(map: &Map, is_kept: &dyn Fn(u32, u64, u32) -> bool) {
     let (mut keys, mut values) = (vec![[0u64; KEY]; BATCH], vec![[0u64; VALUE]; BATCH]);
     let (mut batches, mut gone) = (Batches::default(), Vec::new());
@@ -40,8 +41,9 @@ fn pid(value: &[u64; VALUE]) -> u32 {
     (value[1] >> 32) as u32
 }
 
-/// Returns the time of the record of a value, or that of its event if there is none: a request of a disk that is filtered, or whose
-/// record is being written. It ends soon, and then its key may be that of another one.
+/// Returns the time of the record of a value, or that of its event if there is none: a request of a
+/// disk that is filtered, or whose record is being written. It ends soon, and then its key may be
+/// that of another one.
 fn time(value: &[u64; VALUE]) -> u64 {
     const SINCE: usize = offset_of!(Held, since) / 8;
     if value[0] == 0 { value[SINCE] } else { value[0] }

@@ -1,4 +1,5 @@
-//! Calls that may never return: opening a file, reading memory whose pages another program provides.
+//! Calls that may never return: opening a file, reading memory whose pages another program
+//! provides.
 //!
 //! ```text
 //!   call ──► helper thread ──► answer
@@ -200,7 +201,8 @@ impl Helper {
         received
     }
 
-    /// Returns the time for which the thread waited for a CPU since the last time that this was asked.
+    /// Returns the time for which the thread waited for a CPU since the last time that this was
+    /// asked.
     fn wait_for_cpu(&self) -> Duration {
         let waited = waited(self.state.tid.load(Ordering::Relaxed));
         let before = self.state.waited.swap(waited.as_nanos() as u64, Ordering::Relaxed);
@@ -214,7 +216,8 @@ impl Helper {
     }
 }
 
-/// Returns `true` if a line of `/proc/PID/task/TID/stat` is that of a thread that runs or waits for a CPU.
+/// Returns `true` if a line of `/proc/PID/task/TID/stat` is that of a thread that runs or waits for
+/// a CPU.
 fn is_running(stat: &str) -> bool {
     stat.rsplit_once(") ").is_some_and(|(_, fields)| fields.starts_with('R'))
 }

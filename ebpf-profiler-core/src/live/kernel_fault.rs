@@ -5,8 +5,8 @@
 //! | [user copies](KernelFault::UserCopy) | 5.19, 6.0, 6.1 before 6.1.36, 6.2, 6.3 before 6.3.10, with hardened copies | the machine hangs |
 //! | [ring of a real-time kernel](KernelFault::RealTimeRing) | real-time kernels before 6.11.5 | a lock that sleeps is taken in an interrupt |
 //!
-//! Numbers of distributions are not those of Linux: Ubuntu's 6.2.0 and Debian's 6.1.0 have fixes of later versions. Both say elsewhere
-//! which version of Linux they contain.
+//! Numbers of distributions are not those of Linux: Ubuntu's 6.2.0 and Debian's 6.1.0 have fixes of
+//! later versions. Both say elsewhere which version of Linux they contain.
 
 use std::fmt;
 use std::fs;
@@ -17,10 +17,12 @@ use super::kernel_version;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum KernelFault {
-    /// Reading user memory in an interrupt may wait for a lock that the interrupted code holds: `copy_from_user_nofault` with
-    /// `CONFIG_HARDENED_USERCOPY`, fixed by Linux's commit d319f344561d.
+    /// Reading user memory in an interrupt may wait for a lock that the interrupted code holds:
+    /// `copy_from_user_nofault` with `CONFIG_HARDENED_USERCOPY`, fixed by Linux's commit
+    /// d319f344561d.
     UserCopy,
-    /// The ring buffer's lock sleeps in a real-time kernel, and the sampling program takes it in an interrupt (CVE-2024-50138).
+    /// The ring buffer's lock sleeps in a real-time kernel, and the sampling program takes it in an
+    /// interrupt (CVE-2024-50138).
     RealTimeRing,
 }
 

@@ -4,8 +4,8 @@
 //!   address ──► program: bpf_snprintf("%ps") ──► map ──► nft_do_chain [nf_tables]
 //! ```
 //!
-//! Printing `/proc/kallsyms` takes the kernel 40 ms and more, printing one name a microsecond. Code that the kernel
-//! generates, such as trampolines for tracing, is only in the list.
+//! Printing `/proc/kallsyms` takes the kernel 40 ms and more, printing one name a microsecond. Code
+//! that the kernel generates, such as trampolines for tracing, is only in the list.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};

@@ -85,7 +85,8 @@ impl Tables for KernelTables {
 
     fn piece(&self, word: u32) -> Option<&[u32]> {
         let chunk = self.chunks.get(word as usize / CHUNK_WORDS)?.as_ref()?;
-        // SAFETY: every bit pattern is a valid word, and only `write`, which takes `&mut self`, writes here.
+        // SAFETY: every bit pattern is a valid word, and only `write`, which takes `&mut self`, writes
+        // here.
         let words = unsafe { chunk.at::<[u32; CHUNK_WORDS]>(0) }?;
         words.get(word as usize % CHUNK_WORDS..)
     }

@@ -10,9 +10,9 @@
 //!   value    name: u32, number: u32
 //! ```
 //!
-//! Types are numbered from 1 in file order; a name is an offset into the strings. The file has megabytes, and the kernel
-//! copies it page by page: reading all of it takes 15 ms. So it is read in windows, and only up to the structure, which
-//! is near the start for those used here.
+//! Types are numbered from 1 in file order; a name is an offset into the strings. The file has
+//! megabytes, and the kernel copies it page by page: reading all of it takes 15 ms. So it is read
+//! in windows, and only up to the structure, which is near the start for those used here.
 
 mod functions;
 
@@ -78,8 +78,8 @@ impl<R: ReadAt> KernelTypes<R> {
         })
     }
 
-    /// Returns the byte offset of a member, as in `offset("task_struct", "thread.fsbase")`. Members of an unnamed
-    /// structure count as members of the structure that contains it.
+    /// Returns the byte offset of a member, as in `offset("task_struct", "thread.fsbase")`. Members
+    /// of an unnamed structure count as members of the structure that contains it.
     ///
     /// Returns `None` if there is no such member, or if it begins within a byte.
     pub(super) fn offset(&mut self, structure: &str, path: &str) -> Option<u32> {
@@ -92,8 +92,8 @@ impl<R: ReadAt> KernelTypes<R> {
         bits.is_multiple_of(8).then_some(bits / 8)
     }
 
-    /// Returns `true` if an enumeration has a value, as in `has_value("bpf_func_id", "BPF_FUNC_loop")`; `None` if there is no such
-    /// enumeration.
+    /// Returns `true` if an enumeration has a value, as in `has_value("bpf_func_id",
+    /// "BPF_FUNC_loop")`; `None` if there is no such enumeration.
     pub(super) fn has_value(&mut self, enumeration: &str, value: &str) -> Option<bool> {
         self.patience = PATIENCE;
         let found = self.named(kind::ENUM, enumeration)?;

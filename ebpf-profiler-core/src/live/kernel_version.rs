@@ -2,7 +2,8 @@
 
 use std::fs;
 
-/// Returns the release of the running kernel, such as `6.18.44-cloud-amd64`; empty if `/proc` is not mounted.
+/// Returns the release of the running kernel, such as `6.18.44-cloud-amd64`; empty if `/proc` is
+/// not mounted.
 pub(super) fn release() -> String {
     fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned()
 }

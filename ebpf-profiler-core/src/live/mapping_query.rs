@@ -39,7 +39,8 @@ const PROCMAP_QUERY: libc::c_ulong = 0xc068_6611;
 pub(super) fn query(maps: &File, address: u64) -> io::Result<MappingQuery> {
     let size = size_of::<MappingQuery>() as u64;
     let mut query = MappingQuery { size, address, ..MappingQuery::default() };
-    // SAFETY: the request reads and writes `size` bytes, and neither a name nor a build id, whose sizes are 0.
+    // SAFETY: the request reads and writes `size` bytes, and neither a name nor a build id, whose sizes
+    // are 0.
     let error = unsafe { libc::ioctl(maps.as_raw_fd(), PROCMAP_QUERY as _, &raw mut query) };
     if error == 0 { Ok(query) } else { Err(io::Error::last_os_error()) }
 }

@@ -1,8 +1,9 @@
 //! The memory of other processes.
 //!
-//! A page that is not present may come from a program that never answers: a server of files (FUSE, NFS), or the owner of a
-//! userfaultfd. The thread that reads it waits for ever, and no signal ends that. So a page is read here only if it is present;
-//! others are read by a [helper](super::helpers), which can be abandoned.
+//! A page that is not present may come from a program that never answers: a server of files (FUSE,
+//! NFS), or the owner of a userfaultfd. The thread that reads it waits for ever, and no signal ends
+//! that. So a page is read here only if it is present; others are read by a
+//! [helper](super::helpers), which can be abandoned.
 //!
 //! ```text
 //!   present within the last 0.1 ms ──────────────────► read
@@ -59,8 +60,8 @@ const PAGES: u64 = 64;
 /// Bytes of a page, as a power of two.
 const PAGE_SHIFT: u32 = 12;
 
-/// Time for which a page counts as present, in nanoseconds: a process can replace it meanwhile. The reads for one name take 20 to
-/// 100 µs.
+/// Time for which a page counts as present, in nanoseconds: a process can replace it meanwhile. The
+/// reads for one name take 20 to 100 µs.
 const VALID: u64 = 100_000;
 
 /// Windows that are known at the same time.
@@ -98,7 +99,8 @@ impl Default for PresentPages {
 }
 
 impl PresentPages {
-    /// Returns `true` if all pages of a range are present, or if they are no user memory, so that reading them waits for nobody.
+    /// Returns `true` if all pages of a range are present, or if they are no user memory, so that
+    /// reading them waits for nobody.
     fn are(&mut self, pid: u32, address: u64, len: u64) -> bool {
         let Some(last) = address.checked_add(len.saturating_sub(1)).filter(|&last| last < USER_END) else {
             return true;
@@ -167,8 +169,8 @@ fn now() -> u64 {
 
 /// Fills `buffer` with the memory of a process from `address`.
 ///
-/// One system call, `process_vm_readv`. If that fails, `/proc/PID/mem`, which takes three but also reads memory that is
-/// executable and not readable.
+/// One system call, `process_vm_readv`. If that fails, `/proc/PID/mem`, which takes three but also
+/// reads memory that is executable and not readable.
 fn read(pid: u32, address: u64, buffer: &mut [u8]) -> io::Result<()> {
     static AT_ONCE: OnceLock<bool> = OnceLock::new();
     let may = AT_ONCE.get_or_init(|| fs::read_to_string("/proc/self/status").is_ok_and(|it| is_ours(&it)));
@@ -182,8 +184,8 @@ fn read(pid: u32, address: u64, buffer: &mut [u8]) -> io::Result<()> {
     })
 }
 
-/// Returns `true` if `/proc` has the process ids that system calls use. A `/proc` of another namespace, as in some
-/// containers, has others, and a system call would read another process.
+/// Returns `true` if `/proc` has the process ids that system calls use. A `/proc` of another
+/// namespace, as in some containers, has others, and a system call would read another process.
 pub(super) fn is_ours(status: &str) -> bool {
     let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
     numbers.is_some_and(|numbers| numbers.split_ascii_whitespace().count() == 1)
@@ -193,8 +195,8 @@ pub(super) fn is_ours(status: &str) -> bool {
 fn read_at_once(pid: u32, address: u64, buffer: &mut [u8]) -> bool {
     let here = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
     let there = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: buffer.len() };
-    // SAFETY: the kernel writes to `here`, which is all of a buffer that is borrowed for the call. `there` belongs to
-    // the other process, and the kernel checks it.
+    // SAFETY: the kernel writes to `here`, which is all of a buffer that is borrowed for the call.
+    // `there` belongs to the other process, and the kernel checks it.
     let read = unsafe { libc::process_vm_readv(pid as i32, &raw const here, 1, &raw const there, 1, 0) };
     usize::try_from(read) == Ok(buffer.len())
 }

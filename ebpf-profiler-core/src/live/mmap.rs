@@ -34,8 +34,8 @@ impl Mmap {
     /// Returns the word at byte `at`, a multiple of eight within the mapping.
     pub(super) fn word(&self, at: usize) -> &AtomicU64 {
         assert!(at.is_multiple_of(8) && at + 8 <= self.len, "word {at} of a mapping of {} bytes", self.len);
-        // SAFETY: in bounds and aligned by the assertion, valid as long as `self`; the kernel accesses words of
-        // shared memory atomically, too.
+        // SAFETY: in bounds and aligned by the assertion, valid as long as `self`; the kernel accesses
+        // words of shared memory atomically, too.
         unsafe { &*self.at.as_ptr().add(at).cast::<AtomicU64>() }
     }
 
@@ -52,7 +52,8 @@ impl Mmap {
     ///
     /// # Safety
     ///
-    /// Every bit pattern must be a valid `T`, and no one may write there while the reference exists.
+    /// Every bit pattern must be a valid `T`, and no one may write there while the reference
+    /// exists.
     pub(super) unsafe fn at<T>(&self, at: usize) -> Option<&T> {
         let fits = at.checked_add(size_of::<T>())? <= self.len && at.is_multiple_of(align_of::<T>());
         // SAFETY: in bounds and aligned; the rest is guaranteed by the caller.
@@ -73,7 +74,8 @@ impl Mmap {
     /// Copies `buffer.len()` bytes from byte `at`.
     pub(super) fn copy_out(&self, at: usize, buffer: &mut [u8]) {
         assert!(at + buffer.len() <= self.len, "a copy out of bounds");
-        // SAFETY: in bounds; the kernel doesn't write to the part of a buffer that it has released to the reader.
+        // SAFETY: in bounds; the kernel doesn't write to the part of a buffer that it has released to the
+        // reader.
         unsafe { std::ptr::copy_nonoverlapping(self.at.as_ptr().add(at), buffer.as_mut_ptr(), buffer.len()) };
     }
 }

@@ -10,7 +10,8 @@ use rustix::fs::{Mode, OFlags};
 use super::perf;
 use crate::files::target::{Links, TargetFile};
 
-/// Opens `/tmp/perf-PID.map` below the root folder of a process, by its number in its own PID namespace.
+/// Opens `/tmp/perf-PID.map` below the root folder of a process, by its number in its own PID
+/// namespace.
 ///
 /// Links are resolved inside that root, never outside.
 pub(super) fn open(pid: u32, any_file_system: bool) -> io::Result<File> {
@@ -26,14 +27,16 @@ pub(super) fn open(pid: u32, any_file_system: bool) -> io::Result<File> {
         return Err(io::ErrorKind::PermissionDenied.into());
     }
     let written = i128::from(attributes.st_mtime) * SECOND + attributes.st_mtime_nsec as i128;
-    // In containers numbers are low and folders outlive processes: the map may be that of an earlier one.
+    // In containers numbers are low and folders outlive processes: the map may be that of an earlier
+    // one.
     if started(pid)?.is_some_and(|started| written < started - SECOND) {
         return Err(io::ErrorKind::NotFound.into());
     }
     found.open(any_file_system)
 }
 
-/// Nanoseconds of a second. A file's time may be as much older: its clock ticks, and clocks are set.
+/// Nanoseconds of a second. A file's time may be as much older: its clock ticks, and clocks are
+/// set.
 const SECOND: i128 = 1_000_000_000;
 
 /// Returns the time at which a process started, in nanoseconds since 1970.
@@ -45,7 +48,8 @@ fn started(pid: u32) -> io::Result<Option<i128>> {
     Ok(since_boot.map(|since_boot| clock(libc::CLOCK_REALTIME) - clock(libc::CLOCK_BOOTTIME) + since_boot))
 }
 
-/// Returns the time at which a process started, in ticks since boot. The name before it may hold anything.
+/// Returns the time at which a process started, in ticks since boot. The name before it may hold
+/// anything.
 fn start_ticks(stat: &str) -> Option<u64> {
     const INDEX: usize = 19;
     let (_, fields) = stat.rsplit_once(')')?;

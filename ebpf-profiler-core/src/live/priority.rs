@@ -9,7 +9,8 @@ const THIS_THREAD: libc::id_t = 0;
 
 /// Raises the priority of this thread above the default, if permitted.
 ///
-/// For all threads at the end, and for the drain thread: it has little work, but if it runs late the ring is full and samples are lost.
+/// For all threads at the end, and for the drain thread: it has little work, but if it runs late
+/// the ring is full and samples are lost.
 pub(super) fn raise() {
     const NICENESS: i32 = -10;
     if niceness().is_ok_and(|niceness| niceness <= NICENESS) {
@@ -22,8 +23,8 @@ pub(super) fn raise() {
 
 /// Raises the priority of this thread above the default until the result is dropped.
 ///
-/// For the start: nothing is sampled before it is done, and on a busy machine a thread of default priority gets half of a
-/// CPU or less.
+/// For the start: nothing is sampled before it is done, and on a busy machine a thread of default
+/// priority gets half of a CPU or less.
 pub(super) fn raised() -> Raised {
     let before = niceness().ok();
     if before.is_some() {
@@ -51,7 +52,8 @@ impl Drop for Raised {
 
 /// Returns the nice value of this thread.
 fn niceness() -> io::Result<i32> {
-    // SAFETY: `errno` is local to the thread. -1 is a valid nice value, so only `errno` tells a failure.
+    // SAFETY: `errno` is local to the thread. -1 is a valid nice value, so only `errno` tells a
+    // failure.
     let answer = unsafe {
         *libc::__errno_location() = 0;
         libc::getpriority(libc::PRIO_PROCESS, THIS_THREAD)

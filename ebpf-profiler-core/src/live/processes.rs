@@ -23,8 +23,8 @@ pub(super) fn busiest_first() -> Vec<u32> {
     busy.into_iter().map(|(_, pid)| pid).chain(rest).collect()
 }
 
-/// Returns the share of a CPU that a process has used since its start, plus 1 if it is ready to run. `now` is the time since the
-/// machine started, in nanoseconds.
+/// Returns the share of a CPU that a process has used since its start, plus 1 if it is ready to
+/// run. `now` is the time since the machine started, in nanoseconds.
 fn parse_demand(stat: &str, now: u64) -> Option<f64> {
     const TICKS_PER_SECOND: u64 = 100;
     // The name before it may hold anything.

@@ -6,11 +6,12 @@
 //!   page 2…    the data; a record beyond the end continues at the beginning
 //! ```
 //!
-//! A record is `{ length: u32, page: u32 }` and its bytes, padded to a multiple of eight. The two highest bits
-//! of the length mark a record that is being written, or discarded.
+//! A record is `{ length: u32, page: u32 }` and its bytes, padded to a multiple of eight. The two
+//! highest bits of the length mark a record that is being written, or discarded.
 //!
-//! The kernel offers the data a second time behind its end, where every record is in one piece. That is not mapped, as its pages
-//! would count twice as memory of this process; a record in two pieces is copied instead.
+//! The kernel offers the data a second time behind its end, where every record is in one piece.
+//! That is not mapped, as its pages would count twice as memory of this process; a record in two
+//! pieces is copied instead.
 //!
 //! Layout and order of accesses: [ringbuf.c of the kernel](https://github.com/torvalds/linux/blob/v6.12/kernel/bpf/ringbuf.c),
 //! [reader in libbpf](https://github.com/torvalds/linux/blob/v6.12/tools/lib/bpf/ringbuf.c).
@@ -68,7 +69,8 @@ impl Ring {
             }
             let bytes = (length & !DISCARDED) as usize;
             if length & DISCARDED == 0 {
-                // SAFETY: the kernel doesn't write to a finished record before our read position is behind it.
+                // SAFETY: the kernel doesn't write to a finished record before our read position is behind
+                // it.
                 let record = unsafe { self.theirs.record(self.read + HEAD, bytes) };
                 record.into_iter().for_each(&mut take);
             }
@@ -81,7 +83,8 @@ impl Ring {
     }
 }
 
-/// The pages that the kernel writes: its position, and the data. A position is one in the data modulo the size.
+/// The pages that the kernel writes: its position, and the data. A position is one in the data
+/// modulo the size.
 #[derive(Debug)]
 struct Data {
     memory: Mmap,

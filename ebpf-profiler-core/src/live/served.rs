@@ -1,7 +1,7 @@
 //! Mappings of files that another program or machine serves.
 //!
-//! A thread that waits for such a server cannot be ended, not even by the end of this program. So the mapping and the type of its
-//! file system are looked up in `/proc`, which asks no server:
+//! A thread that waits for such a server cannot be ended, not even by the end of this program. So
+//! the mapping and the type of its file system are looked up in `/proc`, which asks no server:
 //!
 //! ```text
 //!   address ──► /proc/PID/maps: device ──► mountinfo of the process, of process 1, of this one: type
@@ -19,7 +19,8 @@ use super::mapping_query::query;
 /// A device as `/proc` prints it: major and minor number.
 type Device = (u32, u32);
 
-/// Returns `true` if the mapping at an address is of a file that another program or machine may serve.
+/// Returns `true` if the mapping at an address is of a file that another program or machine may
+/// serve.
 pub(super) fn is_served(pid: u32, address: u64) -> bool {
     device_at(pid, address).is_some_and(|device| {
         let lists =
@@ -27,7 +28,8 @@ pub(super) fn is_served(pid: u32, address: u64) -> bool {
         let mut types = lists.iter().filter_map(|list| file_system(&fs::read_to_string(list).ok()?, device));
         match types.next() {
             Some(name) => is_remote(&name),
-            // Unmounted, though mapped still. Devices without a number of their own are those of FUSE and of networks, too.
+            // Unmounted, though mapped still. Devices without a number of their own are those of FUSE and of
+            // networks, too.
             None => device.0 == 0 && shared_memory() != Some(device),
         }
     })
@@ -43,7 +45,8 @@ fn device_at(pid: u32, address: u64) -> Option<Device> {
     }
 }
 
-/// The same by the list of all mappings, which takes as long as there are mappings, and locks them meanwhile.
+/// The same by the list of all mappings, which takes as long as there are mappings, and locks them
+/// meanwhile.
 fn listed_device_at(maps: File, address: u64) -> Option<Device> {
     for line in BufReader::new(maps).split(b'\n').map_while(Result::ok) {
         let Some(mapping) = parse(&line) else { continue };

@@ -1,6 +1,7 @@
 //! The kernel's events about processes: one perf buffer per CPU.
 //!
-//! A record is `{ type: u32, misc: u16, size: u16 }`, a body, and `{ pid: u32, tid: u32, time: u64 }`.
+//! A record is `{ type: u32, misc: u16, size: u16 }`, a body, and `{ pid: u32, tid: u32, time: u64
+//! }`.
 //!
 //! Layout and order of accesses: `perf_event_mmap_page` and `PERF_RECORD_MMAP2` in [perf_event.h](https://github.com/torvalds/linux/blob/v6.12/include/uapi/linux/perf_event.h).
 
@@ -13,10 +14,12 @@ use super::mmap::Mmap;
 use super::perf;
 use crate::sample::{Batch, FileId, Life, LifeEvent, MapEvent};
 
-/// Bytes in the buffer of one CPU, a power of two: 2,000 mappings. The kernel lets every user lock twice as much.
+/// Bytes in the buffer of one CPU, a power of two: 2,000 mappings. The kernel lets every user lock
+/// twice as much.
 const SIZE: usize = 256 * 1024;
 
-/// Bytes that wait when the reader is woken: the first record. Walks through a mapping that was replaced are lost until then.
+/// Bytes that wait when the reader is woken: the first record. Walks through a mapping that was
+/// replaced are lost until then.
 const WATERMARK: u32 = 1;
 
 const PAGE: usize = 4096;

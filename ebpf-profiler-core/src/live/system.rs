@@ -126,7 +126,8 @@ fn ending(path: &str) -> &str {
     (start..).find_map(|start| path.get(start..)).unwrap_or_default()
 }
 
-/// Bytes of `/proc/PID/maps` that are read at most: some 40,000 lines. The kernel takes up to 10 ns for each byte.
+/// Bytes of `/proc/PID/maps` that are read at most: some 40,000 lines. The kernel takes up to 10 ns
+/// for each byte.
 const MAX_MAPS: usize = 4 << 20;
 
 /// Executable mappings that are returned at most: more than any process may have in a registry.
@@ -143,8 +144,9 @@ pub(super) fn mappings_of_process(pid: u32) -> io::Result<Vec<MapEvent>> {
 
 /// Reads the executable mappings of a process, line by line.
 ///
-/// Not by procfs, which parses the whole file and keeps an allocation for each line: 4,111 in 80 ms for a process half of whose
-/// mappings are executable, where this keeps 2,021 in 60 ms. Any program can have 65,530 of them, so bytes and mappings are bounded.
+/// Not by procfs, which parses the whole file and keeps an allocation for each line: 4,111 in 80 ms
+/// for a process half of whose mappings are executable, where this keeps 2,021 in 60 ms. Any
+/// program can have 65,530 of them, so bytes and mappings are bounded.
 fn mappings(pid: u32) -> io::Result<Vec<MapEvent>> {
     let mut lines = BufReader::with_capacity(64 << 10, File::open(format!("/proc/{pid}/maps"))?);
     let (mut line, mut bytes, mut maps) = (Vec::new(), 0, Vec::<MapEvent>::new());
@@ -163,8 +165,8 @@ fn mappings(pid: u32) -> io::Result<Vec<MapEvent>> {
     Ok(maps)
 }
 
-/// Parses a line, `start-end permissions offset device inode path`, of executable user memory. A path like that of the
-/// mapping `before` shares its memory.
+/// Parses a line, `start-end permissions offset device inode path`, of executable user memory. A
+/// path like that of the mapping `before` shares its memory.
 fn event(line: &[u8], before: Option<&MapEvent>) -> Option<MapEvent> {
     let mut rest = line.trim_ascii_end();
     let mut field = || {

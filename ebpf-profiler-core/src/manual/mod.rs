@@ -12,7 +12,8 @@
 //! | [`unwinding`] | How are stacks unwound without the profiler: core dumps, recorded stacks, tables? |
 //! | [`instead_of_pprof_rs`] | How does a program profile itself, without a signal handler? |
 //!
-//! The programs on these pages are compiled, and run where they need no privilege, with all crates of the family.
+//! The programs on these pages are compiled, and run where they need no privilege, with all crates
+//! of the family.
 
 macro_rules! pages {
     ($($(#[doc = $title:literal])+ $page:ident $file:literal;)+) => {

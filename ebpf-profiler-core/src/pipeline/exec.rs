@@ -5,8 +5,8 @@
 //!                 └ the kernel frees the old memory, up to some milliseconds     ┘
 //! ```
 //!
-//! Such a sample looks like one with an unreadable stack until the exec event is there. Where the batch ends in
-//! between, the sample is held until the next one.
+//! Such a sample looks like one with an unreadable stack until the exec event is there. Where the
+//! batch ends in between, the sample is held until the next one.
 
 use hashbrown::{HashMap, HashSet};
 
@@ -67,7 +67,8 @@ impl Execs {
         }
     }
 
-    /// Returns `true` if the process of a sample without readable stack executes another program right behind it.
+    /// Returns `true` if the process of a sample without readable stack executes another program
+    /// right behind it.
     pub(super) fn is_before_exec(&self, tick: &TickRecord<'_>) -> bool {
         let is_soon = |&at: &u64| tick.time <= at && at - tick.time < WINDOW;
         has_no_memory(tick) && self.times.get(&tick.pid).is_some_and(is_soon)
@@ -98,7 +99,8 @@ impl Execs {
     }
 }
 
-/// Returns `true` if the kernel interrupted itself in a thread of which nothing but the registers could be read.
+/// Returns `true` if the kernel interrupted itself in a thread of which nothing but the registers
+/// could be read.
 fn has_no_memory(tick: &TickRecord<'_>) -> bool {
     let nothing_read = match tick.body {
         Body::Walked { leaf, omitted, .. } => {

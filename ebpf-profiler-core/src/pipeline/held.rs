@@ -8,19 +8,23 @@ use crate::profile::{ProfileBuilder, ThreadId, TraceId};
 /// Time and CPU of the record of a sample.
 pub(super) type Id = (u64, u32);
 
-/// Maximum number of samples, above that of the kernel side: it forgets allocations that never return.
+/// Maximum number of samples, above that of the kernel side: it forgets allocations that never
+/// return.
 const MOST: usize = 1 << 18;
 
 /// Number of samples that ended with their processes after which the kernel's map is swept.
 const SWEEP: usize = 1 << 12;
 
-/// Time after which it is swept in any case, in nanoseconds: samples that are dropped in user space stay in it.
+/// Time after which it is swept in any case, in nanoseconds: samples that are dropped in user space
+/// stay in it.
 const SWEEP_AFTER: u64 = 30_000_000_000;
 
-/// Time after which a sample that isn't known here can be removed from the kernel's map, in nanoseconds: its record may be on its way.
+/// Time after which a sample that isn't known here can be removed from the kernel's map, in
+/// nanoseconds: its record may be on its way.
 const AGE: u64 = 2_000_000_000;
 
-/// Removes the samples from the kernel's map for which a function returns `false`, by the process, time and CPU of their records.
+/// Removes the samples from the kernel's map for which a function returns `false`, by the process,
+/// time and CPU of their records.
 pub(crate) type Sweep = Box<dyn FnMut(&dyn Fn(u32, u64, u32) -> bool) + Send>;
 
 /// Samples that have not ended.
@@ -31,7 +35,8 @@ pub(super) struct HeldSamples {
     /// Their threads and traces, without a sample.
     builder: ProfileBuilder,
     threads: Threads,
-    /// Values of ends that came before their samples, by process: those of this batch and of the one before.
+    /// Values of ends that came before their samples, by process: those of this batch and of the
+    /// one before.
     early: [HashMap<(u32, Id), u64>; 2],
     /// Processes of which the first thread exited.
     exited: Vec<(u32, u64)>,
@@ -76,7 +81,8 @@ impl HeldSamples {
         true
     }
 
-    /// Ends a sample. Returns `None` if it did not begin; then the end is kept for a sample that comes late.
+    /// Ends a sample. Returns `None` if it did not begin; then the end is kept for a sample that
+    /// comes late.
     pub(super) fn end(&mut self, pid: u32, id: Id, value: u64) -> Option<HeldSample> {
         let ended = self.by_process.get_mut(&pid).and_then(|samples| samples.remove(&id));
         match ended {
@@ -112,7 +118,8 @@ impl HeldSamples {
         }
     }
 
-    /// Drops the samples that a process took before `time`: it executed another program, or is another one with the same id.
+    /// Drops the samples that a process took before `time`: it executed another program, or is
+    /// another one with the same id.
     pub(super) fn drop_before(&mut self, pid: u32, time: u64) {
         let Some(samples) = self.by_process.get_mut(&pid) else { return };
         let before = samples.len();

@@ -41,7 +41,8 @@ impl<'a> Postponed<'a> {
         self.ticks.push(tick);
     }
 
-    /// Returns the samples by process, those of the process with the most first, each in the order of time.
+    /// Returns the samples by process, those of the process with the most first, each in the order
+    /// of time.
     pub(super) fn in_order(self) -> Vec<TickRecord<'a>> {
         let Postponed { mut ticks, of_process } = self;
         let count = |pid| of_process.get(&pid).copied().unwrap_or_default();
@@ -51,7 +52,8 @@ impl<'a> Postponed<'a> {
 }
 
 impl Pipeline {
-    /// Returns `true` if a sample can be unwound after all others of its batch: its process is the same then.
+    /// Returns `true` if a sample can be unwound after all others of its batch: its process is the
+    /// same then.
     pub(super) fn can_wait(&self, tick: &TickRecord<'_>) -> bool {
         matches!(tick.body, Body::Raw { .. }) && !tick.is_held && !self.execs.concern(tick.pid)
     }

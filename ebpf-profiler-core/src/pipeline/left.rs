@@ -1,4 +1,5 @@
-//! Files that no process maps any more, whose names are read before the profile ends: they may be deleted soon.
+//! Files that no process maps any more, whose names are read before the profile ends: they may be
+//! deleted soon.
 
 use hashbrown::HashMap;
 
@@ -8,7 +9,8 @@ use crate::process::{Module, ModuleId};
 /// Time between two looks for such files, in nanoseconds.
 const INTERVAL: u64 = 250_000_000;
 
-/// A file that no process maps any more, with the addresses of its frames in the current profile, in ascending order.
+/// A file that no process maps any more, with the addresses of its frames in the current profile,
+/// in ascending order.
 #[derive(Debug)]
 pub(crate) struct LeftModule {
     pub(crate) module: Module,

@@ -1,4 +1,5 @@
-//! Raw samples: their tables were not published, so they are unwound here after the tables were built.
+//! Raw samples: their tables were not published, so they are unwound here after the tables were
+//! built.
 
 use ebpf_programs::abi::mapping::Process;
 use ebpf_programs::abi::registers::{Registers, x86_64};
@@ -42,8 +43,8 @@ pub(super) fn walk(
         if !raw.mend(stop) {
             let verdict = raw.verdict(stop);
             if verdict == Stop::CopyEnds {
-                // The files of the frames beyond the copied part are unknown. The kernel side needs the tables of all files to
-                // reach them.
+                // The files of the frames beyond the copied part are unknown. The kernel side needs the
+                // tables of all files to reach them.
                 raw.registry.build_tables(tick.pid, tick.time, None);
             }
             return verdict;
@@ -83,7 +84,8 @@ impl Raw<'_> {
         stop
     }
 
-    /// Removes the cause of a stop: builds a table, or reads the mappings again. Returns `true` if the walk may succeed now.
+    /// Removes the cause of a stop: builds a table, or reads the mappings again. Returns `true` if
+    /// the walk may succeed now.
     fn mend(&mut self, stop: Stop) -> bool {
         let (pid, now) = (self.tick.pid, self.tick.time);
         match stop {
@@ -128,7 +130,8 @@ impl Raw<'_> {
 
 /// The copied stack, and other memory of the process as it is now, which suits code.
 ///
-/// Words of other stacks, as that of a signal handler or of the code that it interrupted, have changed since, too.
+/// Words of other stacks, as that of a signal handler or of the code that it interrupted, have
+/// changed since, too.
 struct Memory<'a> {
     stack: &'a [u64],
     bottom: u64,
@@ -167,7 +170,8 @@ impl Memory<'_> {
     fn copied(&mut self, address: u64) -> Option<u64> {
         let offset = address.wrapping_sub(self.bottom);
         if offset >= RED_ZONE.wrapping_neg() {
-            // A row that follows an epilogue still says where the frame pointer was saved. It is restored there.
+            // A row that follows an epilogue still says where the frame pointer was saved. It is restored
+            // there.
             return Some(self.fp);
         }
         let index = usize::try_from(offset / 8).ok()?;
@@ -202,8 +206,9 @@ impl Memory<'_> {
     }
 }
 
-/// Returns the end of a stack: its thread's control block, which libraries put at the upper end of stacks that they allocate, if that is
-/// in what may be the stack up to `end`. Objects of a runtime may follow.
+/// Returns the end of a stack: its thread's control block, which libraries put at the upper end of
+/// stacks that they allocate, if that is in what may be the stack up to `end`. Objects of a runtime
+/// may follow.
 fn end_of_stack(bottom: u64, thread: u64, end: u64) -> u64 {
     if (bottom..end).contains(&thread) { thread } else { end }
 }

@@ -17,8 +17,9 @@ pub(super) struct StackShares {
 }
 
 impl StackShares {
-    /// Returns the number of a trace of a process on a CPU in `builder`, and `true` if the trace was cut. Beyond the limits, an unknown
-    /// trace is cut to its kernel frames and its innermost function.
+    /// Returns the number of a trace of a process on a CPU in `builder`, and `true` if the trace
+    /// was cut. Beyond the limits, an unknown trace is cut to its kernel frames and its
+    /// innermost function.
     pub(super) fn trace(
         &mut self,
         builder: &mut ProfileBuilder,

@@ -26,7 +26,8 @@ fn the_time_of_day_can_be_set() {
 /// Times and stop reasons of samples.
 type Samples<'a> = &'a [(u64, Stop)];
 
-/// Takes batches of samples and exec times of one process; returns the stop reasons in the order of time.
+/// Takes batches of samples and exec times of one process; returns the stop reasons in the order of
+/// time.
 fn stops(batches: &[(Samples<'_>, &[u64])]) -> Vec<Stop> {
     let file = crate::sample::FileId::Inode { device: (8, 1), inode: 1 };
     let maps = vec![crate::sample::MapEvent::new(0x1000..0x2000, 0, file, "/bin/sh")];

@@ -16,13 +16,15 @@ pub trait System: Send {
     ///
     /// # Errors
     ///
-    /// Fails if the process is gone or access is denied, with `FileTooLarge` if it has too many mappings to read.
+    /// Fails if the process is gone or access is denied, with `FileTooLarge` if it has too many
+    /// mappings to read.
     fn mappings(&self, pid: u32) -> io::Result<Vec<MapEvent>>;
 
     /// Returns the description of a process.
     fn describe(&self, pid: u32) -> Description;
 
-    /// Returns an opener of the file of a mapping, which works after the exit of the process if possible.
+    /// Returns an opener of the file of a mapping, which works after the exit of the process if
+    /// possible.
     fn opener(&self, pid: u32, mapping: &MapEvent) -> Arc<dyn Opener>;
 
     /// Reads memory of a process at `address` into `buffer`.
@@ -32,8 +34,8 @@ pub trait System: Send {
     /// Fails unless all of it can be read.
     fn read(&self, pid: u32, address: u64, buffer: &mut [u8]) -> io::Result<()>;
 
-    /// Returns the number of calls that did not return in time: reads of memory and openings of files whose provider does not
-    /// answer.
+    /// Returns the number of calls that did not return in time: reads of memory and openings of
+    /// files whose provider does not answer.
     fn abandoned(&self) -> u64 {
         0
     }
@@ -61,6 +63,7 @@ pub struct Description {
     pub created: u64,
     /// Id of the parent process; 0 if unknown.
     pub parent: u32,
-    /// Command line, arguments separated by spaces, at most 1,024 bytes; empty if unknown or not requested.
+    /// Command line, arguments separated by spaces, at most 1,024 bytes; empty if unknown or not
+    /// requested.
     pub command_line: Box<str>,
 }

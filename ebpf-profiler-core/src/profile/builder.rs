@@ -94,17 +94,20 @@ impl ProfileBuilder {
         ThreadId(self.threads.intern(thread))
     }
 
-    /// Adds a sample of the first kind with value 1, of an unknown CPU, taken at `time` nanoseconds since 1970.
+    /// Adds a sample of the first kind with value 1, of an unknown CPU, taken at `time` nanoseconds
+    /// since 1970.
     pub fn add(&mut self, thread: ThreadId, trace: &Trace<'_>, time: u64) {
         self.add_value(0, 1, None, thread, trace, time);
     }
 
-    /// Adds a sample of the first kind with value 1, of CPU `cpu`, taken at `time` nanoseconds since 1970.
+    /// Adds a sample of the first kind with value 1, of CPU `cpu`, taken at `time` nanoseconds
+    /// since 1970.
     pub fn add_on_cpu(&mut self, cpu: u32, thread: ThreadId, trace: &Trace<'_>, time: u64) {
         self.add_value(0, 1, Some(cpu), thread, trace, time);
     }
 
-    /// Adds a sample of kind number `kind` with a value in the kind's unit, taken at `time` nanoseconds since 1970.
+    /// Adds a sample of kind number `kind` with a value in the kind's unit, taken at `time`
+    /// nanoseconds since 1970.
     ///
     /// A sample of a kind that the builder does not have is counted as lost.
     pub fn add_value(
@@ -201,7 +204,8 @@ impl ProfileBuilder {
         })
     }
 
-    /// Gives frames of scripts that were named after their walk the functions and lines that `name` returns.
+    /// Gives frames of scripts that were named after their walk the functions and lines that `name`
+    /// returns.
     pub(crate) fn name_late(&mut self, name: impl Fn(ScriptId) -> Option<(ScriptId, u32)>) {
         for frame in &mut self.frames.items {
             if let Frame::Script { function, line, .. } = frame
@@ -260,7 +264,8 @@ impl ProfileBuilder {
 
     /// Symbolizes all frames and returns the profile.
     ///
-    /// `modules` returns the module for an id in the traces. The module ids of the profile are consecutive, and differ from those.
+    /// `modules` returns the module for an id in the traces. The module ids of the profile are
+    /// consecutive, and differ from those.
     pub fn finish(
         self,
         start: SystemTime,

@@ -16,7 +16,8 @@ pub enum Call<'p> {
     Function {
         /// Frame of the function.
         frame: FrameView<'p>,
-        /// Number of functions of the frame that it was inlined into; 0 for the function that was called.
+        /// Number of functions of the frame that it was inlined into; 0 for the function that was
+        /// called.
         depth: usize,
     },
     /// Number of frames that are missing here.
@@ -52,7 +53,8 @@ pub enum Kind {
 impl<'p> TraceView<'p> {
     /// Returns the stack in display form, root first.
     ///
-    /// A stack that doesn't reach its root begins with [`Call::Truncated`]. [`Call::LeftOut`] stands for a gap.
+    /// A stack that doesn't reach its root begins with [`Call::Truncated`]. [`Call::LeftOut`]
+    /// stands for a gap.
     pub fn calls(&self) -> impl Iterator<Item = Call<'p>> + use<'p> {
         let frames = self.frames();
         let gap = self.omitted().map(|(count, at)| (Call::LeftOut(count), at));
@@ -123,8 +125,8 @@ impl<'p> Call<'p> {
 }
 
 /// Displays the function's name, without one the frame as [`FrameView`] does, or the note:
-/// `malloc`, `libc.so.6+0x2e1c0`, `[… 12 frames left out]`, `[truncated: stack not readable]`. The alternate form is that of
-/// [`FrameView`].
+/// `malloc`, `libc.so.6+0x2e1c0`, `[… 12 frames left out]`, `[truncated: stack not readable]`. The
+/// alternate form is that of [`FrameView`].
 impl fmt::Display for Call<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -155,8 +157,8 @@ fn language(symbol: &Symbol) -> Kind {
     }
 }
 
-/// Returns `true` for a name of Rust's legacy mangling: like C++, but it ends in `17h`, a hash of 16 digits and `E`,
-/// optionally followed by a dot and a suffix of LLVM.
+/// Returns `true` for a name of Rust's legacy mangling: like C++, but it ends in `17h`, a hash of
+/// 16 digits and `E`, optionally followed by a dot and a suffix of LLVM.
 fn is_legacy_rust(name: &str) -> bool {
     let Some((path, hash)) = name.rsplit_once("17h") else { return false };
     let (Some(digits), Some(rest)) = (hash.get(..16), hash.get(16..)) else { return false };

@@ -37,9 +37,10 @@ impl Profile {
     ///
     /// Of profiles with several kinds of samples, the first kind is compared.
     ///
-    /// Two stacks are equal if their frames are, by content: function names and module of a frame with names; module
-    /// path, build id and address of one without. Code without a name in the kernel, or that no file holds, is equal whatever its
-    /// address. Lines, processes, threads and the reason why a stack ends don't count, so profiles of different runs, processes
+    /// Two stacks are equal if their frames are, by content: function names and module of a frame
+    /// with names; module path, build id and address of one without. Code without a name in the
+    /// kernel, or that no file holds, is equal whatever its address. Lines, processes, threads
+    /// and the reason why a stack ends don't count, so profiles of different runs, processes
     /// and builds of a program compare.
     ///
     /// # Examples
@@ -74,8 +75,9 @@ impl<'p> ProfileDiff<'p> {
 
     /// Returns all functions, the largest change of their own samples first.
     ///
-    /// Two functions are equal if name and file name of the module are; without a name, if the build id and the start of the
-    /// function, or the address, are. The folder doesn't count, so that a program's builds in several folders compare.
+    /// Two functions are equal if name and file name of the module are; without a name, if the
+    /// build id and the start of the function, or the address, are. The folder doesn't count,
+    /// so that a program's builds in several folders compare.
     ///
     /// # Examples
     ///
@@ -127,12 +129,14 @@ impl<'p> FunctionChange<'p> {
         self.call
     }
 
-    /// Returns the values of samples in the function itself, in the earlier and in the later profile, in the kind's unit.
+    /// Returns the values of samples in the function itself, in the earlier and in the later
+    /// profile, in the kind's unit.
     pub fn values(&self) -> (u64, u64) {
         (self.own[0].value, self.own[1].value)
     }
 
-    /// Returns the values of samples in the function or in what it calls, in the earlier and in the later profile.
+    /// Returns the values of samples in the function or in what it calls, in the earlier and in the
+    /// later profile.
     pub fn total_values(&self) -> (u64, u64) {
         (self.total[0].value, self.total[1].value)
     }
@@ -227,14 +231,15 @@ impl<'p> StackChange<'p> {
         (self.before.value, self.after.value)
     }
 
-    /// Returns the times in the earlier and in the later profile: CPU time, or time that threads did not run. Zero for a
-    /// kind that is no time.
+    /// Returns the times in the earlier and in the later profile: CPU time, or time that threads
+    /// did not run. Zero for a kind that is no time.
     pub fn times(&self) -> (Duration, Duration) {
         (self.before.time, self.after.time)
     }
 
-    /// Returns the change in seconds per second, or in values per second for a kind that is no time, so that profiles of different lengths and frequencies compare:
-    /// 0.5 is half a CPU more.
+    /// Returns the change in seconds per second, or in values per second for a kind that is no
+    /// time, so that profiles of different lengths and frequencies compare: 0.5 is half a CPU
+    /// more.
     pub fn change(&self) -> f64 {
         self.after.rate - self.before.rate
     }

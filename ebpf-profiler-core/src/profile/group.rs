@@ -6,7 +6,8 @@ use hashbrown::HashMap;
 
 use super::{Profile, Sample};
 
-/// Parts of a profile by a key of their samples, made by [`Profile::group_by`]; the largest one first.
+/// Parts of a profile by a key of their samples, made by [`Profile::group_by`]; the largest one
+/// first.
 #[derive(Clone, Debug)]
 pub struct Groups<K> {
     groups: Vec<(K, Profile)>,
@@ -54,11 +55,13 @@ impl<K> IntoIterator for Groups<K> {
 }
 
 impl Profile {
-    /// Divides the profile by a key of its samples: process, thread, container, label or any other value.
+    /// Divides the profile by a key of its samples: process, thread, container, label or any other
+    /// value.
     ///
-    /// Of more than [`Groups::DEFAULT_MAX`] keys, the largest groups have profiles of their own, and the samples of all
-    /// others are in [`Groups::other`]. Each group is as [`filter`](Profile::filter) returns it. During the call all keys are in
-    /// memory, at most one for each sample; keys that borrow from the profile cost the least.
+    /// Of more than [`Groups::DEFAULT_MAX`] keys, the largest groups have profiles of their own,
+    /// and the samples of all others are in [`Groups::other`]. Each group is as
+    /// [`filter`](Profile::filter) returns it. During the call all keys are in memory, at most
+    /// one for each sample; keys that borrow from the profile cost the least.
     ///
     /// # Examples
     ///
@@ -72,7 +75,8 @@ impl Profile {
         self.group_by_at_most(Groups::<K>::DEFAULT_MAX, key)
     }
 
-    /// Divides the profile as [`group_by`](Profile::group_by) does, into at most `max` groups and the rest.
+    /// Divides the profile as [`group_by`](Profile::group_by) does, into at most `max` groups and
+    /// the rest.
     ///
     /// A group's size is its share of the values of each kind, summed over the kinds.
     ///

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-/// A key with a value, which samples have in addition to their thread: a request, a tenant, a phase.
+/// A key with a value, which samples have in addition to their thread: a request, a tenant, a
+/// phase.
 ///
 /// Keys are cut to 64 bytes and texts to 256, at the end of a character.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -111,7 +112,8 @@ impl Labels {
     /// Maximum number of labels in a set.
     pub const MAX: usize = 8;
 
-    /// Returns the set with another label, which replaces the one with the same key. A ninth label is dropped.
+    /// Returns the set with another label, which replaces the one with the same key. A ninth label
+    /// is dropped.
     #[must_use = "returns the changed set"]
     pub fn with(&self, label: SampleLabel) -> Labels {
         let mut labels: Vec<SampleLabel> = self.iter().cloned().collect();
@@ -140,7 +142,8 @@ impl Labels {
         Some(&labels[index].value)
     }
 
-    /// Returns the set with all labels of another one, which replace those with the same key. A ninth label is dropped.
+    /// Returns the set with all labels of another one, which replace those with the same key. A
+    /// ninth label is dropped.
     ///
     /// It does not allocate if one of the sets is empty.
     #[must_use = "returns the changed set"]

@@ -6,7 +6,8 @@ use std::fmt;
 
 use crate::text::Number;
 
-/// Events that never became samples, by cause: all that is missing in a profile, or in all profiles of a profiler.
+/// Events that never became samples, by cause: all that is missing in a profile, or in all profiles
+/// of a profiler.
 ///
 /// Events that a filter or a budget leaves out are not lost.
 ///
@@ -56,7 +57,8 @@ impl Losses {
     }
 }
 
-/// Displays the causes: `3 samples lost because the ring was full; 1 not unwound before the deadline`.
+/// Displays the causes: `3 samples lost because the ring was full; 1 not unwound before the
+/// deadline`.
 impl fmt::Display for Losses {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, (cause, count)) in self.iter().enumerate() {

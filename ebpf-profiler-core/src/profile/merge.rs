@@ -43,18 +43,21 @@ pub enum MergeError {
 }
 
 impl Profile {
-    /// Merges profiles by content: processes, threads, modules, frames with their names, stacks and samples that are
-    /// equal become one.
+    /// Merges profiles by content: processes, threads, modules, frames with their names, stacks and
+    /// samples that are equal become one.
     ///
-    /// Modules are equal if path and build id are, frames if address and names are. The result spans all profiles, from the earliest start to the latest
-    /// end. Losses add up.
+    /// Modules are equal if path and build id are, frames if address and names are. The result
+    /// spans all profiles, from the earliest start to the latest end. Losses add up.
     ///
-    /// CPU time of profiles with different periods is in nanoseconds: each event's value is the time that it stands for. The
-    /// result's kind is then `cpu` in [`Unit::Nanoseconds`](super::Unit::Nanoseconds), and its [`period`](Profile::period) is zero.
+    /// CPU time of profiles with different periods is in nanoseconds: each event's value is the
+    /// time that it stands for. The result's kind is then `cpu` in
+    /// [`Unit::Nanoseconds`](super::Unit::Nanoseconds), and its [`period`](Profile::period) is
+    /// zero.
     ///
     /// # Errors
     ///
-    /// Fails if there is no profile, if kinds of samples differ, or if periods differ and one of them is unknown.
+    /// Fails if there is no profile, if kinds of samples differ, or if periods differ and one of
+    /// them is unknown.
     ///
     /// # Examples
     ///
@@ -261,7 +264,8 @@ struct Added<'m, 'p> {
     change: &'m mut dyn FnMut(FrameView<'p>) -> FrameChange,
 }
 
-/// Ids in the merged profile, by those in the added one; `None` for parts that no sample has needed yet.
+/// Ids in the merged profile, by those in the added one; `None` for parts that no sample has needed
+/// yet.
 struct Ids {
     modules: Vec<Option<ModuleId>>,
     scripts: Vec<Option<ScriptId>>,

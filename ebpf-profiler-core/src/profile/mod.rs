@@ -7,8 +7,8 @@
 //!           └── frames, leaf first ── Symbol, innermost first
 //! ```
 //!
-//! A [`Profile`] is built by a [`ProfileBuilder`], which interns every part by its content. It is immutable
-//! afterwards; the views in this module borrow from it.
+//! A [`Profile`] is built by a [`ProfileBuilder`], which interns every part by its content. It is
+//! immutable afterwards; the views in this module borrow from it.
 
 mod builder;
 mod call;
@@ -65,8 +65,9 @@ pub use view::{FrameView, Leaf, Sample, SampleEvent, TraceView};
 
 /// Samples of a stretch of time, aggregated by exact content.
 ///
-/// A profile is immutable and cheap to clone: clones share one allocation, so that a sink can send one through a
-/// channel to another thread or an async task. See [`Profile::merge`] and [`Profile::diff`] for several profiles.
+/// A profile is immutable and cheap to clone: clones share one allocation, so that a sink can send
+/// one through a channel to another thread or an async task. See [`Profile::merge`] and
+/// [`Profile::diff`] for several profiles.
 ///
 /// # Examples
 ///
@@ -110,8 +111,9 @@ struct Data {
 
 /// A change of the sampling period of a kind of samples, to keep a budget.
 ///
-/// An event of value v is sampled with probability v / period and counts one period; events of larger values are all sampled and
-/// count their value. So the values of samples are right on average, without correction.
+/// An event of value v is sampled with probability v / period and counts one period; events of
+/// larger values are all sampled and count their value. So the values of samples are right on
+/// average, without correction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SamplingPeriod {
@@ -129,12 +131,14 @@ pub struct SamplingPeriod {
 pub struct Process {
     /// Process id in the initial namespace.
     pub pid: u32,
-    /// Time of creation in nanoseconds since boot, which distinguishes processes that reuse an id; 0 if unknown.
+    /// Time of creation in nanoseconds since boot, which distinguishes processes that reuse an id;
+    /// 0 if unknown.
     pub created: u64,
     /// Id of the parent process when the process was first sampled; 0 if unknown.
     pub parent: u32,
-    /// Command line, arguments separated by spaces, at most 1,024 bytes; empty if it is unknown or was not requested
-    /// (`Builder::command_lines`), and for threads of the kernel. May hold secrets: sinks of this project don't send it.
+    /// Command line, arguments separated by spaces, at most 1,024 bytes; empty if it is unknown or
+    /// was not requested (`Builder::command_lines`), and for threads of the kernel. May hold
+    /// secrets: sinks of this project don't send it.
     pub command_line: Box<str>,
     /// Path of the executable; empty if unknown, and for threads of the kernel.
     pub executable: Box<str>,
@@ -186,7 +190,8 @@ pub struct FrameId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FunctionId(pub u32);
 
-/// Number of a distinct list of frames in a profile. Traces that differ only in their stop reason share one.
+/// Number of a distinct list of frames in a profile. Traces that differ only in their stop reason
+/// share one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StackId(pub u32);
 
@@ -229,13 +234,14 @@ impl Profile {
         self.data.kinds.get(self.selected_indices()).unwrap_or_default()
     }
 
-    /// Returns the first kind of samples, which is the one that pictures, tables and folded text show.
+    /// Returns the first kind of samples, which is the one that pictures, tables and folded text
+    /// show.
     pub fn kind(&self) -> &SampleKind {
         self.kinds().first().unwrap_or(&NO_KIND)
     }
 
-    /// Returns the profile with samples of kind `index` in [`kinds`](Profile::kinds) only; without samples if there is no
-    /// such kind. Shares memory with this one.
+    /// Returns the profile with samples of kind `index` in [`kinds`](Profile::kinds) only; without
+    /// samples if there is no such kind. Shares memory with this one.
     ///
     /// # Examples
     ///
@@ -257,16 +263,17 @@ impl Profile {
         (0..self.kinds().len()).map(|index| self.of_kind(index))
     }
 
-    /// Returns the time between two samples of a CPU, which is the CPU time that one sample of the kind
-    /// [`cpu`](SampleKind::cpu) stands for; zero without that kind.
+    /// Returns the time between two samples of a CPU, which is the CPU time that one sample of the
+    /// kind [`cpu`](SampleKind::cpu) stands for; zero without that kind.
     pub fn period(&self) -> Duration {
         self.kinds().iter().find(|kind| kind.is_cpu()).map_or(Duration::ZERO, SampleKind::period)
     }
 
     /// Returns the samples: one for each distinct kind, thread and trace.
     ///
-    /// Samples of a kind are adjacent, kinds in the order of [`kinds`](Profile::kinds). Within a kind those of a process
-    /// are adjacent, processes in the order of [`ProcessId`]; otherwise they are in the order of first occurrence.
+    /// Samples of a kind are adjacent, kinds in the order of [`kinds`](Profile::kinds). Within a
+    /// kind those of a process are adjacent, processes in the order of [`ProcessId`]; otherwise
+    /// they are in the order of first occurrence.
     pub fn samples(&self) -> impl ExactSizeIterator<Item = Sample<'_>> {
         self.data.samples.of_kinds(&self.selected).map(|stored| Sample { profile: &self.data, stored })
     }
@@ -282,7 +289,8 @@ impl Profile {
         self.samples().map(|sample| sample.count()).sum()
     }
 
-    /// Returns the sum of the values of all samples of the first kind, in its [unit](SampleKind::unit).
+    /// Returns the sum of the values of all samples of the first kind, in its
+    /// [unit](SampleKind::unit).
     pub fn total(&self) -> u64 {
         self.samples_of_first_kind().fold(0, |sum, sample| sample.value().saturating_add(sum))
     }
@@ -291,15 +299,16 @@ impl Profile {
         self.selected.start.into()..self.selected.end.into()
     }
 
-    /// Returns the changes of sampling periods of the kinds that this handle shows, in the order of time. Before the first one of a
-    /// kind, every event was sampled. Empty without a budget.
+    /// Returns the changes of sampling periods of the kinds that this handle shows, in the order of
+    /// time. Before the first one of a kind, every event was sampled. Empty without a budget.
     pub fn sampling_periods(&self) -> impl Iterator<Item = SamplingPeriod> + '_ {
         let selected = self.selected_indices();
         let periods = self.data.periods.iter().filter(move |it| selected.contains(&it.kind));
         periods.map(|it| SamplingPeriod { kind: it.kind - usize::from(self.selected.start), ..it.clone() })
     }
 
-    /// Returns the number of events that never became samples, by reason. Reasons with a count of 0 are absent.
+    /// Returns the number of events that never became samples, by reason. Reasons with a count of 0
+    /// are absent.
     pub fn losses(&self) -> impl Iterator<Item = (&str, u64)> + '_ {
         self.data.losses.iter()
     }
@@ -329,14 +338,15 @@ impl Profile {
         (0..self.data.frames.len()).map(|index| FrameView { profile: &self.data, id: FrameId(index as u32) })
     }
 
-    /// Returns the distinct frames in the order of their code, which is the order of their symbols in memory: scripts by
-    /// function and line, the kernel, each module by address, then code in no module by address.
+    /// Returns the distinct frames in the order of their code, which is the order of their symbols
+    /// in memory: scripts by function and line, the kernel, each module by address, then code
+    /// in no module by address.
     pub fn frames_by_place(&self) -> impl ExactSizeIterator<Item = FrameView<'_>> {
         self.data.by_place.iter().map(|&id| FrameView { profile: &self.data, id })
     }
 
-    /// Returns the distinct functions, in the order of [`FunctionId`]. Line and column of each belong to one
-    /// address in it.
+    /// Returns the distinct functions, in the order of [`FunctionId`]. Line and column of each
+    /// belong to one address in it.
     pub fn functions(&self) -> impl ExactSizeIterator<Item = &Symbol> {
         self.data.names.all_functions()
     }

@@ -78,7 +78,8 @@ impl Namer {
         id
     }
 
-    /// Appends a symbol. Symbols of one function share its texts; adjacent functions share the name of their file.
+    /// Appends a symbol. Symbols of one function share its texts; adjacent functions share the name
+    /// of their file.
     fn push(&mut self, symbol: &Symbol, id: FunctionId) {
         let names = &mut self.names;
         let first = names.firsts[id.0 as usize] as usize;

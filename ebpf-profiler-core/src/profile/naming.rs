@@ -61,7 +61,8 @@ pub(super) enum Place {
     Anonymous,
 }
 
-/// Returns the place, address and number of each frame in the order of their code; calls of scripts by function and line.
+/// Returns the place, address and number of each frame in the order of their code; calls of scripts
+/// by function and line.
 pub(super) fn order(frames: &[Frame]) -> Vec<(Place, u64, u32)> {
     let key = |(index, frame): (u32, &Frame)| match *frame {
         Frame::Script { function, line, .. } => {

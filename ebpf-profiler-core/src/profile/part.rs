@@ -14,7 +14,8 @@ pub enum FrameChange {
     Keep,
     /// The frame is removed from all stacks. Its callee appears to be called by its caller.
     Drop,
-    /// Replaces the functions of the frame, innermost first. An empty list leaves the frame without a name.
+    /// Replaces the functions of the frame, innermost first. An empty list leaves the frame without
+    /// a name.
     Rename(Vec<Symbol>),
 }
 
@@ -28,9 +29,10 @@ impl FrameChange {
 impl Profile {
     /// Returns a profile of the samples for which `is_included` returns `true`.
     ///
-    /// It has nothing of the other samples: no process, thread, module, stack or function that only they have. Names are
-    /// shared with this profile. It has the times, kinds and losses of the whole: nobody knows whose samples were lost.
-    /// [`merge`](Profile::merge) counts the losses of several parts of a profile once.
+    /// It has nothing of the other samples: no process, thread, module, stack or function that only
+    /// they have. Names are shared with this profile. It has the times, kinds and losses of the
+    /// whole: nobody knows whose samples were lost. [`merge`](Profile::merge) counts the losses
+    /// of several parts of a profile once.
     ///
     /// # Examples
     ///
@@ -45,10 +47,12 @@ impl Profile {
         self.part(self.samples().filter(|&sample| is_included(sample)))
     }
 
-    /// Returns a profile with changed frames: renamed ones, or without some of them. Stacks that become equal are one.
+    /// Returns a profile with changed frames: renamed ones, or without some of them. Stacks that
+    /// become equal are one.
     ///
-    /// Calls `change` once for each distinct frame. A renamed frame keeps its address and module, by which other tools can
-    /// still name it. The leaf of a stack without frames displays as `[no stack]`.
+    /// Calls `change` once for each distinct frame. A renamed frame keeps its address and module,
+    /// by which other tools can still name it. The leaf of a stack without frames displays as
+    /// `[no stack]`.
     ///
     /// # Examples
     ///

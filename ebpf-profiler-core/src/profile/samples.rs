@@ -11,7 +11,8 @@ pub(super) const NO_CPU: u32 = u32::MAX;
 
 /// All samples of a profile, by kind; within a kind those of a process are adjacent.
 ///
-/// All timestamps are in one list in the order of the samples, so that a pass over a profile reads memory in order.
+/// All timestamps are in one list in the order of the samples, so that a pass over a profile reads
+/// memory in order.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Samples {
     items: Vec<StoredSample>,

@@ -8,13 +8,16 @@ use crate::symbol::Symbolizer;
 use crate::trace::Frame;
 
 impl Profile {
-    /// Names the frames that have no name yet: those of a profiler with [`NoSymbols`](crate::symbol::NoSymbols), or of a
-    /// [decoded](Profile::decode) profile. Other names stay.
+    /// Names the frames that have no name yet: those of a profiler with
+    /// [`NoSymbols`](crate::symbol::NoSymbols), or of a [decoded](Profile::decode) profile.
+    /// Other names stay.
     ///
-    /// [`Symbols`](crate::symbol::Symbols) finds a file by its path and checks its build id. On another machine than the
-    /// profile's, a file without a build id, or with another one, gives no names. Kernel frames are named if the symbolizer
-    /// [has](Symbolizer::has_kernel) the kernel that was sampled. In general it has the kernel of this machine, until the next boot. A profiler
-    /// with [`KernelSymbols`](crate::symbol::KernelSymbols) names them at once. JIT-compiled code and scripts cannot be named later.
+    /// [`Symbols`](crate::symbol::Symbols) finds a file by its path and checks its build id. On
+    /// another machine than the profile's, a file without a build id, or with another one,
+    /// gives no names. Kernel frames are named if the symbolizer [has](Symbolizer::has_kernel)
+    /// the kernel that was sampled. In general it has the kernel of this machine, until the next
+    /// boot. A profiler with [`KernelSymbols`](crate::symbol::KernelSymbols) names them at
+    /// once. JIT-compiled code and scripts cannot be named later.
     ///
     /// # Examples
     ///

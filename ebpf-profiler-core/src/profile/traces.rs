@@ -131,7 +131,8 @@ impl TraceInterner {
         self.hasher.hash_one((&trace.frames[..], trace.stop, trace.omitted, trace.gap))
     }
 
-    /// Returns the number of a trace with this hash that was noted; `None` if there is none. `items` are the frames by their numbers.
+    /// Returns the number of a trace with this hash that was noted; `None` if there is none.
+    /// `items` are the frames by their numbers.
     pub(super) fn noted(&self, hash: u64, trace: &Trace<'_>, items: &[Frame]) -> Option<TraceId> {
         let is_it = |&(known, id): &(u64, TraceId)| {
             let (stored, frames) = self.get(id);
@@ -143,7 +144,8 @@ impl TraceInterner {
         self.by_trace.find(hash, is_it).map(|&(_, id)| id)
     }
 
-    /// Notes the number of a trace with this hash: the next time it is found without a look-up of each frame.
+    /// Notes the number of a trace with this hash: the next time it is found without a look-up of
+    /// each frame.
     pub(super) fn note(&mut self, hash: u64, id: TraceId) {
         // Noted already if its frames got other names since.
         if self.by_trace.find(hash, |&noted| noted == (hash, id)).is_none() {

@@ -62,7 +62,8 @@ impl<'p> Sample<'p> {
         self.profile.samples.cpus(self.stored).iter().map(|&cpu| (cpu != NO_CPU).then_some(cpu))
     }
 
-    /// Returns the value of the event at each timestamp, in the kind's unit; may be empty if all are 1.
+    /// Returns the value of the event at each timestamp, in the kind's unit; may be empty if all
+    /// are 1.
     #[inline]
     pub fn values(&self) -> &'p [u64] {
         self.profile.samples.values(self.stored)
@@ -157,8 +158,8 @@ impl<'p> TraceView<'p> {
         profile.traces.frames(self.stack()).iter().map(move |&id| FrameView { profile, id })
     }
 
-    /// Returns the leaf for display: the innermost function, in the kernel if the sample was taken there; `[no stack]` if
-    /// there is no frame.
+    /// Returns the leaf for display: the innermost function, in the kernel if the sample was taken
+    /// there; `[no stack]` if there is no frame.
     pub fn leaf(&self) -> Leaf<'p> {
         Leaf(self.frames().next())
     }
@@ -169,8 +170,8 @@ impl<'p> TraceView<'p> {
         self.profile.traces.get(self.id).stop
     }
 
-    /// Returns the number of frames missing in the middle, and the index in [`frames`](TraceView::frames) before which
-    /// they are missing.
+    /// Returns the number of frames missing in the middle, and the index in
+    /// [`frames`](TraceView::frames) before which they are missing.
     #[inline]
     pub fn omitted(&self) -> Option<(u32, usize)> {
         let stored = self.profile.traces.get(self.id);
@@ -232,7 +233,8 @@ impl<'p> FrameView<'p> {
         self.profile.named(self.id).frame
     }
 
-    /// Returns the functions of the frame, innermost first: each but the last is inlined into the next.
+    /// Returns the functions of the frame, innermost first: each but the last is inlined into the
+    /// next.
     ///
     /// Empty without a name.
     #[inline]
@@ -269,21 +271,22 @@ impl<'p> FrameView<'p> {
         self.profile.named(self.id).start.map(NonZeroU64::get)
     }
 
-    /// Returns `true` if the frame was guessed: found through a frame pointer, without unwind data. So are
-    /// [doubtful](FrameView::is_doubtful) frames.
+    /// Returns `true` if the frame was guessed: found through a frame pointer, without unwind data.
+    /// So are [doubtful](FrameView::is_doubtful) frames.
     pub fn is_guessed(&self) -> bool {
         self.found() == Some(Found::Guessed) || self.is_doubtful()
     }
 
     /// Returns `true` if the frame's return address follows no call instruction of its file.
     ///
-    /// Each distinct frame is checked once. Such a frame is wrong, because unwind data is, or its code was entered in an unusual
-    /// way.
+    /// Each distinct frame is checked once. Such a frame is wrong, because unwind data is, or its
+    /// code was entered in an unusual way.
     pub fn is_doubtful(&self) -> bool {
         self.profile.named(self.id).is_doubtful
     }
 
-    /// Returns `true` if the frame is a function that a runtime's compiler inlined into the next one.
+    /// Returns `true` if the frame is a function that a runtime's compiler inlined into the next
+    /// one.
     pub fn is_inlined(&self) -> bool {
         self.found() == Some(Found::Inlined)
     }
@@ -298,9 +301,9 @@ impl<'p> FrameView<'p> {
     }
 }
 
-/// Displays the innermost function's name; without one the file with the start of the function, or with the address if
-/// that is unknown too: `malloc`, `libc.so.6+0x2e1c0`, `[kernel]`, `[anonymous]`. The alternate form (`{:#}`) always has the
-/// address, for other tools to symbolize.
+/// Displays the innermost function's name; without one the file with the start of the function, or
+/// with the address if that is unknown too: `malloc`, `libc.so.6+0x2e1c0`, `[kernel]`,
+/// `[anonymous]`. The alternate form (`{:#}`) always has the address, for other tools to symbolize.
 impl fmt::Display for FrameView<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.symbols().first() {

@@ -8,9 +8,10 @@
 //!
 //! Here n is the last batch that was read by then: while the pipeline is behind, batches wait.
 //!
-//! Each published state has a unique number, its epoch, which the kernel side copies into the record of each sample. A
-//! walk counts if its state was one of the process, and if no mapping on its way had been replaced by then. A mapping that
-//! is added where none was changes no walk: one that reaches it stops there.
+//! Each published state has a unique number, its epoch, which the kernel side copies into the
+//! record of each sample. A walk counts if its state was one of the process, and if no mapping on
+//! its way had been replaced by then. A mapping that is added where none was changes no walk: one
+//! that reaches it stops there.
 
 use std::collections::VecDeque;
 
@@ -44,8 +45,8 @@ struct Replaced {
 }
 
 impl Epochs {
-    /// Adds a withdrawn state, and drops those of which no walk arrives any more. `batch` is the one that is taken, `read` the
-    /// last that was read.
+    /// Adds a withdrawn state, and drops those of which no walk arrives any more. `batch` is the
+    /// one that is taken, `read` the last that was read.
     pub(super) fn withdraw(&mut self, epoch: u32, batch: u64, read: u64) {
         while self.former.front().is_some_and(|&(_, withdrawn)| withdrawn + ARRIVING < batch)
             || self.former.len() >= MAX_FORMER
@@ -62,7 +63,8 @@ impl Epochs {
         self.former.iter().rev().any(|&(former, withdrawn)| former == epoch && batch <= withdrawn + ARRIVING)
     }
 
-    /// Adds addresses whose mapping was replaced. States from epoch `since` on may have the new one.
+    /// Adds addresses whose mapping was replaced. States from epoch `since` on may have the new
+    /// one.
     pub(super) fn replace(&mut self, start: u64, end: u64, since: u32) {
         let is_full = self.replaced.len() >= MAX_REPLACED;
         match self.replaced.last_mut() {
@@ -75,8 +77,8 @@ impl Epochs {
         }
     }
 
-    /// Returns `true` if a walk by a state passed a mapping that was replaced since. `touches` returns `true` if a frame of the
-    /// walk lies in these addresses.
+    /// Returns `true` if a walk by a state passed a mapping that was replaced since. `touches`
+    /// returns `true` if a frame of the walk lies in these addresses.
     pub(super) fn misled(&self, epoch: u32, touches: impl Fn(u64, u64) -> bool) -> bool {
         let mut replaced = self.replaced.iter().filter(|replaced| is_before(epoch, replaced.since));
         replaced.any(|replaced| touches(replaced.start, replaced.end))

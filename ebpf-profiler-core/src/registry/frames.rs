@@ -10,7 +10,8 @@ use crate::process::{Mapped, Regions};
 use crate::trace::{Found, Frame};
 
 impl Registry {
-    /// Appends the frames for the [words](ebpf_programs::abi::record) of a walker, by the current mappings of the process.
+    /// Appends the frames for the [words](ebpf_programs::abi::record) of a walker, by the current
+    /// mappings of the process.
     pub fn frames(&mut self, pid: u32, walked: &[u64], now: u64, frames: &mut Vec<Frame>) {
         let Some(entry) = self.processes.get(&pid) else {
             let none = Regions::default();
@@ -53,7 +54,8 @@ impl Registry {
         }
     }
 
-    /// Appends the frames of native [words](ebpf_programs::abi::record) without reading memory of the process.
+    /// Appends the frames of native [words](ebpf_programs::abi::record) without reading memory of
+    /// the process.
     pub(crate) fn frames_of_files(&mut self, pid: u32, walked: &[u64], frames: &mut Vec<Frame>) {
         let Registry { processes, modules, .. } = self;
         let none = Regions::default();
@@ -63,7 +65,8 @@ impl Registry {
     }
 }
 
-/// The region of the frame before, and its file if that is an ELF file: callers are often in the same one.
+/// The region of the frame before, and its file if that is an ELF file: callers are often in the
+/// same one.
 #[derive(Default)]
 struct LastRegion {
     addresses: Range<u64>,

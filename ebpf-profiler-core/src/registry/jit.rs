@@ -14,7 +14,8 @@ const LANGUAGE: &str = "jit";
 /// The number that stands for no interpreter in the calls of a journal.
 const NO_INTERPRETER: u32 = u32::MAX;
 
-/// Beginning of the names of CPython's trampolines (`-X perf`), which call the function that has a frame already.
+/// Beginning of the names of CPython's trampolines (`-X perf`), which call the function that has a
+/// frame already.
 const TRAMPOLINE: &str = "py::";
 
 impl Registry {

@@ -15,9 +15,10 @@ impl Registry {
 
     /// Publishes processes before sampling starts: those that run scripts, and the selected ones.
     ///
-    /// Interpreter frames can be read only at the moment of a sample, by the kernel side. A selected process may have its events
-    /// faster than user space can unwind raw samples. These processes are published with the tables of all their files. Takes
-    /// at most 1 s and the time of one table. A replay publishes those that were in the recording.
+    /// Interpreter frames can be read only at the moment of a sample, by the kernel side. A
+    /// selected process may have its events faster than user space can unwind raw samples.
+    /// These processes are published with the tables of all their files. Takes at most 1 s and
+    /// the time of one table. A replay publishes those that were in the recording.
     pub fn prepare(&mut self, now: u64) {
         if let Some(pids) = self.journal.recall_prepared() {
             return pids.into_iter().for_each(|pid| _ = self.publish(pid, now));
@@ -108,7 +109,8 @@ impl Registry {
         self.processes.get(&pid).is_some_and(|entry| entry.interpreters.are_waiting(now))
     }
 
-    /// Attaches to the runtimes to which memory of a process may belong. Returns `true` if its state is to be republished.
+    /// Attaches to the runtimes to which memory of a process may belong. Returns `true` if its
+    /// state is to be republished.
     pub(crate) fn attach_awaited(&mut self, pid: u32, now: u64) -> bool {
         let Registry { processes, modules, system, journal, scripts, stats, .. } = self;
         let Some(entry) = processes.get_mut(&pid) else { return false };
@@ -120,8 +122,8 @@ impl Registry {
         is_other
     }
 
-    /// Rechecks the interpreters of a process after a loop without calls or with implausible ones: an interpreter may be
-    /// ready by now, or replaced.
+    /// Rechecks the interpreters of a process after a loop without calls or with implausible ones:
+    /// an interpreter may be ready by now, or replaced.
     pub(super) fn recheck_runtimes(&mut self, pid: u32, now: u64) {
         let Registry { processes, modules, system, journal, scripts, stats, .. } = self;
         let Some(entry) = processes.get_mut(&pid) else { return };
@@ -146,7 +148,8 @@ impl Registry {
         self.scripts.late(id)
     }
 
-    /// Clears the cached functions of scripts if there are more than 262,144. Those that still run are named again.
+    /// Clears the cached functions of scripts if there are more than 262,144. Those that still run
+    /// are named again.
     pub fn limit_scripts(&mut self) {
         if self.scripts.len() > MAX_SCRIPTS {
             self.scripts.clear();

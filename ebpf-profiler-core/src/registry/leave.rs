@@ -1,4 +1,5 @@
-//! Departure of processes and files from the registry: at their end, and to stay within the [`Limits`](super::Limits).
+//! Departure of processes and files from the registry: at their end, and to stay within the
+//! [`Limits`](super::Limits).
 
 use std::cmp::Reverse;
 
@@ -7,7 +8,8 @@ use hashbrown::HashSet;
 use super::{Entry, IDLE, Registry};
 use crate::process::Regions;
 
-/// The longest time between two checks for other threads of a process whose first thread ended, in nanoseconds.
+/// The longest time between two checks for other threads of a process whose first thread ended, in
+/// nanoseconds.
 const MAX_LINGER: u64 = 32_000_000_000;
 
 /// Time that a file without processes keeps its table, in nanoseconds.
@@ -25,11 +27,13 @@ const SHARES: usize = 64;
 /// Order in which processes make room when all together have too many mappings.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Rank {
-    /// Without a sample for 10 s, the longest time first. Such a process is read again as soon as it is sampled.
+    /// Without a sample for 10 s, the longest time first. Such a process is read again as soon as
+    /// it is sampled.
     Idle { sampled: u64 },
     /// With more than a 64th of the limit, the largest first. It is left out for 10 s.
     Large { regions: Reverse<usize> },
-    /// Others, those without a sample for the longest time first, in powers of two of it. They are left out for 10 s, too.
+    /// Others, those without a sample for the longest time first, in powers of two of it. They are
+    /// left out for 10 s, too.
     Busy { age: Reverse<u32>, regions: Reverse<usize> },
 }
 
@@ -76,7 +80,8 @@ impl Registry {
         }
     }
 
-    /// Frees the tables of files that no process has had mapped for 60 s, and the memory of those freed before.
+    /// Frees the tables of files that no process has had mapped for 60 s, and the memory of those
+    /// freed before.
     pub fn free_unused(&mut self, now: u64) {
         self.modules.drop_unused(&mut self.allocator, now, KEEP);
         for bytes in self.allocator.free_ranges(now) {
@@ -169,8 +174,9 @@ impl Registry {
         }
     }
 
-    /// Withdraws half of the processes without samples in the last second, those without one for the longest time first: each of
-    /// them sends a raw sample when it runs again. Returns `true` if there were any.
+    /// Withdraws half of the processes without samples in the last second, those without one for
+    /// the longest time first: each of them sends a raw sample when it runs again. Returns
+    /// `true` if there were any.
     pub(super) fn withdraw_idle(&mut self, now: u64) -> bool {
         if now.saturating_sub(self.withdrawn) < IDLE {
             return false;
@@ -218,7 +224,8 @@ mod tests {
         registry.processes.get(&pid).is_some_and(|entry| entry.published.is_some())
     }
 
-    /// Samples processes one by one from a time on, at one a millisecond, and a further one each time.
+    /// Samples processes one by one from a time on, at one a millisecond, and a further one each
+    /// time.
     fn sample(registry: &mut Registry, from: u64, pids: impl Iterator<Item = u32>, other: u32) -> u64 {
         let mut now = from;
         for pid in pids {

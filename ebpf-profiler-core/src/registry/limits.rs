@@ -2,8 +2,9 @@
 
 /// Upper bounds of the state that is kept about processes, and of their stacks in a profile.
 ///
-/// Samples of a process that exceeds its share end with [`Stop::TooManyMappings`](crate::trace::Stop::TooManyMappings)
-/// where a mapping is missing. Other processes are not affected.
+/// Samples of a process that exceeds its share end with
+/// [`Stop::TooManyMappings`](crate::trace::Stop::TooManyMappings) where a mapping is missing. Other
+/// processes are not affected.
 ///
 /// # Examples
 ///
@@ -19,30 +20,33 @@
 pub struct Limits {
     /// Executable mappings of one process; 16,384 by default, which is also the maximum.
     pub mappings: usize,
-    /// Executable mappings of all processes; 262,144 by default. Forked processes share those in which they do not
-    /// differ.
+    /// Executable mappings of all processes; 262,144 by default. Forked processes share those in
+    /// which they do not differ.
     ///
-    /// Beyond it, processes make room in this order: never sampled, then without a sample for 10 s (both are read again at their next
-    /// sample), then the largest with more than a 64th of the limit, then the one without a sample for the longest time (both are left
-    /// out for 10 s).
+    /// Beyond it, processes make room in this order: never sampled, then without a sample for 10 s
+    /// (both are read again at their next sample), then the largest with more than a 64th of
+    /// the limit, then the one without a sample for the longest time (both are left out for 10
+    /// s).
     pub regions: usize,
-    /// Processes; 32,768 by default. Beyond it, those that were not sampled for the longest time are read again when
-    /// they are.
+    /// Processes; 32,768 by default. Beyond it, those that were not sampled for the longest time
+    /// are read again when they are.
     pub processes: usize,
-    /// Files that one process has mapped as code; 1,024 by default. The code of further files is walked by frame
-    /// pointers and has no names.
+    /// Files that one process has mapped as code; 1,024 by default. The code of further files is
+    /// walked by frame pointers and has no names.
     pub files: usize,
     /// Files that all processes have mapped as code; 16,384 by default.
     pub modules: usize,
-    /// Bytes of the paths of these files; 4 MiB by default. Beyond it, paths of further files are cut to their last 64 bytes.
+    /// Bytes of the paths of these files; 4 MiB by default. Beyond it, paths of further files are
+    /// cut to their last 64 bytes.
     pub name_bytes: usize,
-    /// Bytes of the different stacks of one process in a profile, on a machine of one CPU; 4 MiB by default. Beyond it, samples with
-    /// further stacks keep their kernel frames and the innermost function, and end with
-    /// [`Stop::TooManyStacks`](crate::trace::Stop::TooManyStacks). A flame graph of stacks that never repeat takes 17 times as
-    /// much.
+    /// Bytes of the different stacks of one process in a profile, on a machine of one CPU; 4 MiB by
+    /// default. Beyond it, samples with further stacks keep their kernel frames and the
+    /// innermost function, and end with
+    /// [`Stop::TooManyStacks`](crate::trace::Stop::TooManyStacks). A flame graph of stacks that
+    /// never repeat takes 17 times as much.
     ///
-    /// More CPUs bring more samples, but mostly of the same stacks. The limit grows with the square root of
-    /// twice their number, up to 512 CPUs:
+    /// More CPUs bring more samples, but mostly of the same stacks. The limit grows with the square
+    /// root of twice their number, up to 512 CPUs:
     ///
     /// | CPUs | 1 | 2 | 8 | 32 | 128 | 256 | 512 and more |
     /// | --- | --- | --- | --- | --- | --- | --- | --- |
@@ -50,8 +54,8 @@ pub struct Limits {
     /// | of one process, MiB | 4 | 8 | 16 | 32 | 64 | 90 | 128 |
     /// | of all processes, MiB | 8 | 16 | 32 | 64 | 128 | 181 | 256 |
     pub process_stack_bytes: usize,
-    /// Bytes of the different stacks of all processes in a profile, on a machine of one CPU; 8 MiB by default. Grows with the
-    /// CPUs as `process_stack_bytes` does.
+    /// Bytes of the different stacks of all processes in a profile, on a machine of one CPU; 8 MiB
+    /// by default. Grows with the CPUs as `process_stack_bytes` does.
     pub stack_bytes: usize,
 }
 
@@ -73,7 +77,8 @@ impl Default for Limits {
 /// CPUs at most that make the memory of stacks larger.
 const MAX_CPUS: usize = 512;
 
-/// Returns the bytes of different stacks on a machine of `cpus` CPUs, if `bytes` is the limit on one CPU.
+/// Returns the bytes of different stacks on a machine of `cpus` CPUs, if `bytes` is the limit on
+/// one CPU.
 pub(crate) fn stacks_on(cpus: usize, bytes: usize) -> usize {
     let cpus = cpus.clamp(1, MAX_CPUS) as u128;
     let factor_squared = (2 * cpus).min(cpus * cpus);
@@ -84,7 +89,8 @@ pub(crate) fn stacks_on(cpus: usize, bytes: usize) -> usize {
 /// Mappings at most that the kernel side searches in one process.
 pub(super) const MAX_MAPPINGS: usize = 1 << 14;
 
-/// The shortest and the longest time between two reads of the mappings of a process, in nanoseconds.
+/// The shortest and the longest time between two reads of the mappings of a process, in
+/// nanoseconds.
 const READ_DELAY: [u64; 2] = [50_000_000, 3_200_000_000];
 
 /// Time without a read after which the shortest delay applies again, in nanoseconds.
@@ -101,7 +107,8 @@ pub(super) struct ReadLimit {
 }
 
 impl ReadLimit {
-    /// Returns `true` if a read is allowed at `now`. The delay until the next doubles with every read.
+    /// Returns `true` if a read is allowed at `now`. The delay until the next doubles with every
+    /// read.
     pub(super) fn allow(&mut self, now: u64) -> bool {
         if now < self.next {
             return false;
@@ -119,7 +126,8 @@ impl ReadLimit {
     }
 }
 
-/// Bytes of mappings a second that are published for large processes, and the same without interruption.
+/// Bytes of mappings a second that are published for large processes, and the same without
+/// interruption.
 const LARGE_BYTES: u64 = 16 << 20;
 
 /// Mappings of a process that is never kept waiting for others.

@@ -30,7 +30,8 @@ impl Registry {
         self.processes.get(&pid).is_some_and(|entry| entry.verified < lost) && self.read_mappings(pid, now)
     }
 
-    /// Reads the mappings of a process, if that is allowed at `now`. Returns `true` if they differ from what was known.
+    /// Reads the mappings of a process, if that is allowed at `now`. Returns `true` if they differ
+    /// from what was known.
     pub(super) fn read_mappings(&mut self, pid: u32, now: u64) -> bool {
         let entry = self.processes.entry(pid).or_default();
         entry.read_limit.allow(now) && self.read_mappings_now(pid, now)
@@ -149,8 +150,9 @@ struct Files<'a> {
 impl Files<'_> {
     /// Returns `true` if a mapping is of the same file as a region, or of anonymous memory as it.
     ///
-    /// Events identify a file by its build id or by its inode and the generation of that, `/proc` by its inode alone. The modules
-    /// of different identities are compared, if the region's is known.
+    /// Events identify a file by its build id or by its inode and the generation of that, `/proc`
+    /// by its inode alone. The modules of different identities are compared, if the region's is
+    /// known.
     fn is_same(&mut self, region: &Region, map: &MapEvent) -> bool {
         let file = &region.name.file;
         let is_anonymous = |file: &FileId| *file == FileId::Anonymous;
@@ -167,7 +169,8 @@ impl Files<'_> {
         module == Some(mapped.module)
     }
 
-    /// Takes the module of the same mapping as it was known before: until the process is published again, its frames have names.
+    /// Takes the module of the same mapping as it was known before: until the process is published
+    /// again, its frames have names.
     fn keep_module(&mut self, region: &mut Region, former: &Regions) {
         let map = region.map();
         let known = former.around(&map).filter(|known| known.file.is_some() && self.is_same(known, &map));
@@ -176,7 +179,8 @@ impl Files<'_> {
         }
     }
 
-    /// Returns `true` if a mapping replaces others of which its file has not the same bytes at the same addresses.
+    /// Returns `true` if a mapping replaces others of which its file has not the same bytes at the
+    /// same addresses.
     fn replaces(&mut self, map: &MapEvent, regions: &Regions) -> bool {
         let mut former = regions.overlapping(map.start, map.end);
         former.any(|region| !region.has_offset_of(map) || !self.is_same(region, map))

@@ -29,9 +29,11 @@ const MOST: usize = 1 << 16;
 const OVERHEAD: usize = 128;
 
 impl Names {
-    /// Returns the name of the file of `map`. Its path is shortened if the paths would take more than `limit` bytes.
+    /// Returns the name of the file of `map`. Its path is shortened if the paths would take more
+    /// than `limit` bytes.
     ///
-    /// A new name counts in `new`, the names that the process brought. `None` if there are already `most` of them.
+    /// A new name counts in `new`, the names that the process brought. `None` if there are already
+    /// `most` of them.
     pub(super) fn intern(
         &mut self,
         map: &MapEvent,

@@ -1,7 +1,7 @@
 //! Decodes records.
 //!
-//! Any bytes decode to a value or to [`SourceError::Format`]. Each count is checked against the bytes that are present,
-//! so a decoded record takes at most a small multiple of its size.
+//! Any bytes decode to a value or to [`SourceError::Format`]. Each count is checked against the
+//! bytes that are present, so a decoded record takes at most a small multiple of its size.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};

@@ -1,4 +1,5 @@
-//! Names of kernel functions, kept in the recording: they differ between kernels, and between boots of one.
+//! Names of kernel functions, kept in the recording: they differ between kernels, and between boots
+//! of one.
 
 use hashbrown::HashMap;
 

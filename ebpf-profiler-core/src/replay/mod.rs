@@ -19,23 +19,27 @@
 //!   replay    file ──────────► walks ◄────────── file
 //! ```
 //!
-//! The same [`Pipeline`](crate::pipeline::Pipeline) runs both times. The recording holds its events and the answers to its
-//! questions: the first question of a kind gets the first answer, the second the second. Raw samples are unwound
-//! again, with unwind tables of the same files on the machine of the replay. Without such a file their walk ends
-//! early, with a [stop reason](crate::trace::Stop). A file is the same if its size and build id are equal, or its
-//! contents if it has no build id; no other file gives unwind tables or names. Names of kernel functions and of
-//! script functions are in the recording.
+//! The same [`Pipeline`](crate::pipeline::Pipeline) runs both times. The recording holds its events
+//! and the answers to its questions: the first question of a kind gets the first answer, the second
+//! the second. Raw samples are unwound again, with unwind tables of the same files on the machine
+//! of the replay. Without such a file their walk ends early, with a [stop
+//! reason](crate::trace::Stop). A file is the same if its size and build id are equal, or its
+//! contents if it has no build id; no other file gives unwind tables or names. Names of kernel
+//! functions and of script functions are in the recording.
 //!
-//! A recording holds pieces of stack memory, and with it secrets of programs: its file has mode `0600`. With processes
-//! configured it holds stacks of these only; of others it holds times, life events and mapped files.
+//! A recording holds pieces of stack memory, and with it secrets of programs: its file has mode
+//! `0600`. With processes configured it holds stacks of these only; of others it holds times, life
+//! events and mapped files.
 //!
-//! Once a second, and at the end of each profile, all records so far are written. A recording of a program that was
-//! killed, or on a disk that was full, is replayed up to its last whole record: see [`Replay::incomplete`].
+//! Once a second, and at the end of each profile, all records so far are written. A recording of a
+//! program that was killed, or on a disk that was full, is replayed up to its last whole record:
+//! see [`Replay::incomplete`].
 //!
 //! # Format
 //!
-//! Numbers are little-endian and `u32` unless noted. A `text` or `bytes` is its length and that many bytes; a `list` is
-//! its length and that many items; an `optional` is 0, or 1 and the value. An error as answer is 0.
+//! Numbers are little-endian and `u32` unless noted. A `text` or `bytes` is its length and that
+//! many bytes; a `list` is its length and that many items; an `optional` is 0, or 1 and the value.
+//! An error as answer is 0.
 //!
 //! ```text
 //!   "EBPFTICK"   version   0   record ...
@@ -63,8 +67,9 @@
 //! | 24 | prepared | pid of a process that was published to the kernel maps before its first sample |
 //! | 25 | outdated | time `u64`, cpu, tid of a sample whose walk used mappings that had been replaced |
 //!
-//! Other kinds are skipped. Version 4 lacks the generation of an inode, version 3 the inode of a file, too. Version 2 lacks these, and the kinds of samples, and
-//! kind and value of a sample: all are of CPU time. Times are nanoseconds: of `CLOCK_MONOTONIC` in events, since 1970 elsewhere.
+//! Other kinds are skipped. Version 4 lacks the generation of an inode, version 3 the inode of a
+//! file, too. Version 2 lacks these, and the kinds of samples, and kind and value of a sample: all
+//! are of CPU time. Times are nanoseconds: of `CLOCK_MONOTONIC` in events, since 1970 elsewhere.
 //!
 //! | part | fields |
 //! | --- | --- |
@@ -74,8 +79,8 @@
 //! | *segment* | flags, offset `u64`, address `u64`, size in the file `u64`, size in memory `u64` |
 //! | *function* | name `text`, file `text`, first line, `list` of position and line; then, if functions are inlined into it, `list` of name `text`, file `text`, first line, and `list` of position and `list` of index of the function and line |
 //!
-//! A recording that contradicts itself is an [error](crate::replay::SourceError::Format). Reading takes memory in
-//! proportion to the answers in it.
+//! A recording that contradicts itself is an [error](crate::replay::SourceError::Format). Reading
+//! takes memory in proportion to the answers in it.
 
 mod record;
 

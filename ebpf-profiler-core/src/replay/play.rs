@@ -28,8 +28,8 @@ const MAX_MEMORY: u64 = 1 << 30;
 
 /// A recording, replayed through the same [`Pipeline`] that it was taken from.
 ///
-/// A recording whose program was killed, or whose disk was full, is replayed up to its last whole record;
-/// [`incomplete`](Replay::incomplete) returns the reason.
+/// A recording whose program was killed, or whose disk was full, is replayed up to its last whole
+/// record; [`incomplete`](Replay::incomplete) returns the reason.
 ///
 /// # Examples
 ///
@@ -67,13 +67,14 @@ impl Replay {
     ///
     /// # Errors
     ///
-    /// Fails if `path` is not a regular file that can be read, is no recording, or holds no whole record.
+    /// Fails if `path` is not a regular file that can be read, is no recording, or holds no whole
+    /// record.
     pub fn open(path: impl AsRef<Path>) -> Result<Replay, SourceError> {
         Replay::read(files::open(path.as_ref())?)
     }
 
-    /// Reads a recording, as [`open`](Replay::open) does, from any input that can be read twice. It stays on the input:
-    /// only an index of it is in memory.
+    /// Reads a recording, as [`open`](Replay::open) does, from any input that can be read twice. It
+    /// stays on the input: only an index of it is in memory.
     ///
     /// # Errors
     ///
@@ -83,15 +84,16 @@ impl Replay {
         Ok(Replay { input: Box::new(input), index, compiler: None, symbolizer: None, sinks: Vec::new() })
     }
 
-    /// Sets the compiler of unwind tables: `ebpf_profiler_unwind::tables()`. Without it, raw samples are unwound by
-    /// frame pointers only.
+    /// Sets the compiler of unwind tables: `ebpf_profiler_unwind::tables()`. Without it, raw
+    /// samples are unwound by frame pointers only.
     pub fn unwind(mut self, compiler: impl UnwindCompiler + 'static) -> Replay {
         self.compiler = Some(Box::new(compiler));
         self
     }
 
-    /// Sets the symbolizer of native code. The default reads symbol tables and debug information of those recorded
-    /// files that are unchanged on this machine. Names of kernel functions are in the recording.
+    /// Sets the symbolizer of native code. The default reads symbol tables and debug information of
+    /// those recorded files that are unchanged on this machine. Names of kernel functions are
+    /// in the recording.
     pub fn symbolizer(mut self, symbolizer: impl Symbolizer + 'static) -> Replay {
         self.symbolizer = Some(Box::new(symbolizer));
         self

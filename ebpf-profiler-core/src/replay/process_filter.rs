@@ -1,7 +1,7 @@
 //! Removes stacks of processes that were not asked for.
 //!
-//! The head of such a sample is kept, without the thread's name: the pipeline drops ended processes by the time of the
-//! latest event, and a replay must do so at the same event.
+//! The head of such a sample is kept, without the thread's name: the pipeline drops ended processes
+//! by the time of the latest event, and a replay must do so at the same event.
 
 use std::borrow::Cow;
 
@@ -10,7 +10,8 @@ use hashbrown::HashMap;
 
 use crate::sample::{Batch, Life, LifeEvent};
 
-/// The processes that were asked for and their descendants: at least those that the pipeline profiles.
+/// The processes that were asked for and their descendants: at least those that the pipeline
+/// profiles.
 #[derive(Debug)]
 pub(super) struct ProcessFilter {
     /// Process ids with the time of their exit; `None` if all processes are recorded.

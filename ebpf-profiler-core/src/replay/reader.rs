@@ -32,8 +32,8 @@ impl<R: Read> Reader<R> {
         Ok((reader, start))
     }
 
-    /// Returns the kind and the body of the next record, or `None` at the end of a truncated recording: one that was
-    /// completed has an end record.
+    /// Returns the kind and the body of the next record, or `None` at the end of a truncated
+    /// recording: one that was completed has an end record.
     pub(super) fn next(&mut self) -> Result<Option<(u32, &[u8])>, SourceError> {
         if !self.fill(8)? {
             return Ok(None);
@@ -58,7 +58,8 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// Returns the number of bytes of whole records, and of those behind them, in a truncated recording.
+    /// Returns the number of bytes of whole records, and of those behind them, in a truncated
+    /// recording.
     pub(super) fn sizes(&self) -> (u64, u64) {
         (self.whole, self.partial)
     }
@@ -82,7 +83,8 @@ impl<R: Read> Reader<R> {
         Ok(())
     }
 
-    /// Reads `size` bytes into `body`, which grows with what is read. Returns `false` if the input ends before.
+    /// Reads `size` bytes into `body`, which grows with what is read. Returns `false` if the input
+    /// ends before.
     fn fill(&mut self, size: usize) -> Result<bool, SourceError> {
         self.body.clear();
         let read = self.input.by_ref().take(size as u64).read_to_end(&mut self.body)?;

@@ -13,8 +13,9 @@ pub(super) const MAGIC: [u8; 8] = *b"EBPFTICK";
 /// Version of the format, incremented when the meaning of a record changes.
 pub(super) const VERSION: u32 = 5;
 
-/// Oldest version that can be read. Version 2 has samples of CPU time only, without kind and value; version 3 lacks the inodes
-/// of files that others than root may write, version 4 the generations of inodes.
+/// Oldest version that can be read. Version 2 has samples of CPU time only, without kind and value;
+/// version 3 lacks the inodes of files that others than root may write, version 4 the generations
+/// of inodes.
 pub(super) const OLDEST: u32 = 2;
 
 /// Maximum size of a record's body, in bytes.

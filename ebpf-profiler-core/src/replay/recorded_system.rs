@@ -45,8 +45,8 @@ pub(super) struct RecordedJournal {
 
 /// The recorded machine.
 ///
-/// The same questions get the same answers: the first question of a kind gets the first answer, the second the
-/// second, and so on. The last answer is repeated.
+/// The same questions get the same answers: the first question of a kind gets the first answer, the
+/// second the second, and so on. The last answer is repeated.
 #[derive(Debug)]
 pub(super) struct RecordedSystem {
     answers: RefCell<Answers>,
@@ -107,8 +107,9 @@ impl RecordedSystem {
 
     /// Returns the facts of a file.
     ///
-    /// The profiler opens a file once, for the first process that maps it. With languages, which are looked for in
-    /// processes before their first sample, that process may be another one than in the replay.
+    /// The profiler opens a file once, for the first process that maps it. With languages, which
+    /// are looked for in processes before their first sample, that process may be another one
+    /// than in the replay.
     fn facts(&self, pid: u32, mapping: &MapEvent) -> Option<Facts> {
         match self.ask(&Question::File(pid, mapping.clone())) {
             Some(Answer::File(Some(facts))) => Some(facts),

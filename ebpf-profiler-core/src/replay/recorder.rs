@@ -5,8 +5,8 @@
 //!   naming thread ────┴─► buffer ──► channel (bounded) ──► recording thread ──► file
 //! ```
 //!
-//! The profiler never waits for the disk. If the disk fails, or falls behind by more than the channel holds, the
-//! recording ends with an error in [`RecordStats`] and the profiler continues.
+//! The profiler never waits for the disk. If the disk fails, or falls behind by more than the
+//! channel holds, the recording ends with an error in [`RecordStats`] and the profiler continues.
 
 use std::collections::HashSet;
 use std::io::{self, Write};
@@ -83,7 +83,8 @@ pub struct RecordOptions {
     pub kinds: Vec<SampleKind>,
 }
 
-/// Counters of a recording, and the error that ended it early; in [`Health::recording`](crate::live::Health::recording).
+/// Counters of a recording, and the error that ended it early; in
+/// [`Health::recording`](crate::live::Health::recording).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RecordStats {
@@ -137,14 +138,16 @@ impl RecordOptions {
 }
 
 impl Recorder {
-    /// Starts a recording in a new file with mode `0600`, which replaces a regular file of that name.
+    /// Starts a recording in a new file with mode `0600`, which replaces a regular file of that
+    /// name.
     ///
     /// A pipe or a character device is written to.
     ///
     /// # Errors
     ///
-    /// Fails if the file cannot be created or a thread cannot be started. A symbolic link of another user, a file of
-    /// another user in a folder such as `/tmp`, and a pipe without a reader are refused.
+    /// Fails if the file cannot be created or a thread cannot be started. A symbolic link of
+    /// another user, a file of another user in a folder such as `/tmp`, and a pipe without a
+    /// reader are refused.
     pub fn create(path: impl AsRef<Path>, options: &RecordOptions) -> io::Result<Recorder> {
         Recorder::new(files::create_private(path.as_ref())?, options)
     }
@@ -179,7 +182,8 @@ impl Recorder {
         Ok(recorder)
     }
 
-    /// Records a batch, before the pipeline takes it. With processes configured, stacks of others are left out.
+    /// Records a batch, before the pipeline takes it. With processes configured, stacks of others
+    /// are left out.
     pub fn batch(&self, batch: &Batch) {
         let mut state = self.lock();
         state.filter.follow(batch);

@@ -1,7 +1,8 @@
-//! Replaces a file that is missing on the machine of the replay: its code segments and build id, without contents.
+//! Replaces a file that is missing on the machine of the replay: its code segments and build id,
+//! without contents.
 //!
-//! With it, addresses are converted to addresses in that file, debug files are found by build id, and no name is
-//! taken from another file of the same path.
+//! With it, addresses are converted to addresses in that file, debug files are found by build id,
+//! and no name is taken from another file of the same path.
 
 use std::io;
 

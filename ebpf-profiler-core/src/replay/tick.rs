@@ -1,6 +1,8 @@
-//! Samples in a recording: converts between the records of the kernel's ring and the format's own fields.
+//! Samples in a recording: converts between the records of the kernel's ring and the format's own
+//! fields.
 //!
-//! The kernel ABI may change without a new version of the format; then only this file converts between the two.
+//! The kernel ABI may change without a new version of the format; then only this file converts
+//! between the two.
 
 use ebpf_programs::abi::record::{End, HEAD_WORDS, Head, kind};
 use ebpf_programs::abi::registers::{COUNT, Registers};

@@ -96,7 +96,8 @@ impl Batch {
 
     /// Moves the events after `time` into `later`.
     ///
-    /// The buffers are read one after another: what one has of the time of that may depend on what another one has got since.
+    /// The buffers are read one after another: what one has of the time of that may depend on what
+    /// another one has got since.
     #[cfg(any(feature = "live", test))]
     pub(crate) fn hold_later(&mut self, time: u64, later: &mut Batch) {
         let words = &self.words;
@@ -131,8 +132,8 @@ impl Batch {
         &self.life
     }
 
-    /// Calls `each` for every event in the order of time; of a life event and a tick with one time the life
-    /// event comes first.
+    /// Calls `each` for every event in the order of time; of a life event and a tick with one time
+    /// the life event comes first.
     pub fn in_order<'a>(&'a mut self, mut each: impl FnMut(Event<'a>)) {
         // The events of each CPU are sorted, so this merges a few runs.
         self.life.sort_by_key(|event| event.time);

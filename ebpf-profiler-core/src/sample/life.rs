@@ -72,8 +72,8 @@ pub enum FileId {
         /// The inode number.
         inode: u64,
     },
-    /// A file by device, inode and generation of the inode. After a file is deleted, another one can have its inode number, with
-    /// another generation.
+    /// A file by device, inode and generation of the inode. After a file is deleted, another one
+    /// can have its inode number, with another generation.
     InodeGeneration {
         /// Major and minor number of the device.
         device: (u32, u32),
@@ -98,7 +98,8 @@ impl FileId {
         }
     }
 
-    /// Returns the identity with the generation of the inode, if it is that of an inode and the generation is known, not 0.
+    /// Returns the identity with the generation of the inode, if it is that of an inode and the
+    /// generation is known, not 0.
     #[must_use]
     pub fn with_generation(self, generation: u64) -> FileId {
         match self {

@@ -1,7 +1,7 @@
 //! Events from the kernel: samples, and the life of processes.
 //!
-//! A [`Source`] returns [`Batch`]es. Decoding any bytes of a sample returns a [`TickRecord`] or [`Malformed`]; all lengths
-//! are checked.
+//! A [`Source`] returns [`Batch`]es. Decoding any bytes of a sample returns a [`TickRecord`] or
+//! [`Malformed`]; all lengths are checked.
 
 mod batch;
 
@@ -35,7 +35,8 @@ pub trait Source: Send {
     /// Returns the current counters of the kernel side.
     fn counts(&self) -> Counts;
 
-    /// Returns the costs of all kinds of samples since the start, by their numbers; empty without a budget.
+    /// Returns the costs of all kinds of samples since the start, by their numbers; empty without a
+    /// budget.
     fn costs(&self) -> Vec<KindCost> {
         Vec::new()
     }
@@ -53,7 +54,8 @@ pub trait Source: Send {
     /// Stops sampling; samples taken before still arrive.
     fn stop(&mut self) {}
 
-    /// Sets the processes that are wanted, with their descendants from now on; all if empty. Samples of others may still come.
+    /// Sets the processes that are wanted, with their descendants from now on; all if empty.
+    /// Samples of others may still come.
     fn set_pids(&mut self, pids: &[u32]) {
         let _ = pids;
     }
@@ -62,13 +64,15 @@ pub trait Source: Send {
     ///
     /// # Errors
     ///
-    /// Fails if the filter can't be applied; the former one applies then. The default implementation always does.
+    /// Fails if the filter can't be applied; the former one applies then. The default
+    /// implementation always does.
     fn set_filter(&mut self, filter: &KernelFilter) -> Result<(), SourceError> {
         let _ = filter;
         Err(SourceError::Io(std::io::ErrorKind::Unsupported.into()))
     }
 
-    /// Sets the time between two samples of a CPU; `None` pauses sampling. Samples taken before still come.
+    /// Sets the time between two samples of a CPU; `None` pauses sampling. Samples taken before
+    /// still come.
     ///
     /// # Errors
     ///
@@ -85,7 +89,8 @@ pub trait Source: Send {
 pub struct Counts {
     /// Values in the order of [`Counter::ALL`].
     pub counters: Vec<u64>,
-    /// Number of runs of the sampling program, if the kernel keeps statistics (`kernel.bpf_stats_enabled`).
+    /// Number of runs of the sampling program, if the kernel keeps statistics
+    /// (`kernel.bpf_stats_enabled`).
     pub runs: u64,
     /// Total time of these runs.
     pub run_time: Duration,
@@ -104,7 +109,8 @@ impl Counts {
         Counter::UnsentEnds,
     ];
 
-    /// Returns the numbers of samples that were lost in the kernel, in the order of [`LOSSES`](Counts::LOSSES).
+    /// Returns the numbers of samples that were lost in the kernel, in the order of
+    /// [`LOSSES`](Counts::LOSSES).
     pub(crate) fn losses(&self) -> [u64; Counts::LOSSES.len()] {
         Counts::LOSSES.map(|counter| self.get(counter))
     }

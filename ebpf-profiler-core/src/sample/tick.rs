@@ -61,7 +61,8 @@ pub enum Body<'a> {
         /// The stack from the stack pointer upwards.
         stack: &'a [u64],
     },
-    /// No sample, but the end of one that was held: from now on it has this record's value, or none if that is 0.
+    /// No sample, but the end of one that was held: from now on it has this record's value, or none
+    /// if that is 0.
     End {
         /// Time of the sample.
         time: u64,
@@ -112,7 +113,8 @@ impl<'a> TickRecord<'a> {
     }
 }
 
-/// Returns a raw record as one of a stack of which only the leaf is known; `None` for another record.
+/// Returns a raw record as one of a stack of which only the leaf is known; `None` for another
+/// record.
 #[cfg(feature = "live")]
 pub(crate) fn without_stack(words: &[u64]) -> Option<Vec<u64>> {
     let (head, rest) = split_head(words)?;
@@ -205,7 +207,8 @@ fn walked<'a>(head: &Head, rest: &'a [u64]) -> Result<Body<'a>, Malformed> {
     if head.omitted == 0 {
         return Ok(Body::Walked { leaf: frames, root: [&[]; 2], omitted: 0 });
     }
-    // The second half of the buffer goes round: its oldest frame stands where the next would be written.
+    // The second half of the buffer goes round: its oldest frame stands where the next would be
+    // written.
     let (leaf, round) = frames.split_at_checked(LEAF_WORDS).ok_or(Malformed)?;
     let turn = (MAX_WORDS + head.omitted as usize) % (MAX_WORDS - LEAF_WORDS);
     let (newer, older) = round.split_at_checked(turn).ok_or(Malformed)?;

@@ -14,16 +14,18 @@ use crate::profile::Profile;
 impl Profile {
     /// Writes the profile to a file in the [`Format`] that the ending of the path names.
     ///
-    /// Some formats hold several kinds of samples. The others get a file for each, with the name of the kind before the
-    /// ending: `machine.cpu.folded`, `machine.off-cpu.folded`.
+    /// Some formats hold several kinds of samples. The others get a file for each, with the name of
+    /// the kind before the ending: `machine.cpu.folded`, `machine.off-cpu.folded`.
     ///
-    /// A regular file is written under a hidden name in the same folder and renamed when it is complete. A file that it
-    /// replaces keeps its mode if it belongs to this user. A pipe or a character device is written to.
+    /// A regular file is written under a hidden name in the same folder and renamed when it is
+    /// complete. A file that it replaces keeps its mode if it belongs to this user. A pipe or a
+    /// character device is written to.
     ///
     /// # Errors
     ///
-    /// Fails if the ending is unknown or the file cannot be written, and then leaves no partial file. A symbolic link of
-    /// another user, a file of another user in a folder such as `/tmp`, and a pipe without a reader are refused.
+    /// Fails if the ending is unknown or the file cannot be written, and then leaves no partial
+    /// file. A symbolic link of another user, a file of another user in a folder such as
+    /// `/tmp`, and a pipe without a reader are refused.
     ///
     /// # Examples
     ///
@@ -62,15 +64,16 @@ pub struct File {
     path: PathBuf,
     format: Format,
     number: Option<u32>,
-    /// The pipe or device for the first profile, open since the check. Its reader would end if it were closed.
+    /// The pipe or device for the first profile, open since the check. Its reader would end if it
+    /// were closed.
     stream: Arc<Mutex<Option<Stream>>>,
 }
 
 impl File {
     /// Returns a sink that replaces one file with each profile.
     ///
-    /// It checks that the file can be written, by creating and removing an empty file beside it. A pipe is opened and
-    /// kept open for the first profile.
+    /// It checks that the file can be written, by creating and removing an empty file beside it. A
+    /// pipe is opened and kept open for the first profile.
     ///
     /// # Errors
     ///
@@ -84,7 +87,8 @@ impl File {
         }
     }
 
-    /// Returns a sink that writes a file for each profile, with a number from 1 on before the ending of the path.
+    /// Returns a sink that writes a file for each profile, with a number from 1 on before the
+    /// ending of the path.
     ///
     /// # Errors
     ///
@@ -170,8 +174,8 @@ fn parts(path: &Path, format: Format, profile: &Profile) -> Vec<(PathBuf, Profil
     profile.by_kind().map(|profile| (kind_path(path, format, profile.kind().name()), profile)).collect()
 }
 
-/// Returns the path of the file for a kind of samples: its name before the ending. Names come from options, and only
-/// characters that are safe in file names are kept.
+/// Returns the path of the file for a kind of samples: its name before the ending. Names come from
+/// options, and only characters that are safe in file names are kept.
 fn kind_path(path: &Path, format: Format, kind: &str) -> PathBuf {
     let is_safe = |character: char| character.is_ascii_alphanumeric() || "-_.".contains(character);
     let kind: String = kind.chars().map(|it| if is_safe(it) { it } else { '-' }).take(100).collect();

@@ -8,9 +8,11 @@
 //!   tree;main;walk;[… 976 frames left out];walk;visit 3
 //! ```
 //!
-//! A line is the thread's name (that of the command, unless the thread has set another), the functions from root to leaf,
-//! a space and the value: the number of samples of CPU time, nanoseconds of off-CPU time, in general the unit of the
-//! [kind](crate::profile::SampleKind). Of several kinds the first is written. Equal stacks are one line; lines are sorted, so equal profiles give equal text.
+//! A line is the thread's name (that of the command, unless the thread has set another), the
+//! functions from root to leaf, a space and the value: the number of samples of CPU time,
+//! nanoseconds of off-CPU time, in general the unit of the [kind](crate::profile::SampleKind). Of
+//! several kinds the first is written. Equal stacks are one line; lines are sorted, so equal
+//! profiles give equal text.
 //!
 //! | part | meaning |
 //! | --- | --- |
@@ -25,8 +27,9 @@
 //! | a colon inside a name | possibly a semicolon |
 //! | `�` inside a name | a control character, or one that changes the direction of writing |
 //!
-//! Names are cut after 1,024 characters. A line longer than 256 KiB has its names cut further, to equal lengths, and so have
-//! the longest lines of a profile that would exceed 256 MiB. Counts are never cut.
+//! Names are cut after 1,024 characters. A line longer than 256 KiB has its names cut further, to
+//! equal lengths, and so have the longest lines of a profile that would exceed 256 MiB. Counts are
+//! never cut.
 
 use std::cmp::Ordering;
 use std::fmt::Write as _;
@@ -147,7 +150,8 @@ impl Lines {
             .sum()
     }
 
-    /// Returns the largest power of two that keeps the whole within its maximum, if lines are cut to it.
+    /// Returns the largest power of two that keeps the whole within its maximum, if lines are cut
+    /// to it.
     fn line_limit(&self, lines: &[Line], bounds: &Bounds) -> usize {
         let lens: Vec<usize> = lines.iter().map(|line| self.len(line)).collect();
         let total = |limit: usize| lens.iter().map(|&len| len.min(limit)).sum::<usize>();

@@ -18,8 +18,8 @@ use crate::profile::Profile;
 /// | `.json` | [profile of the Firefox Profiler](super::firefox) | threads of each |
 /// | `.speedscope.json` | [profile of speedscope](super::speedscope) | a menu |
 ///
-/// Other crates and programs [register](Format::register) further ones. `ebpf_profiler_otlp::register_formats` registers
-/// `.pb.gz` and `.pb`, for pprof.
+/// Other crates and programs [register](Format::register) further ones.
+/// `ebpf_profiler_otlp::register_formats` registers `.pb.gz` and `.pb`, for pprof.
 ///
 /// # Examples
 ///
@@ -66,9 +66,11 @@ impl Format {
     pub const SPEEDSCOPE: Format =
         Format::new("speedscope.json", "speedscope", speedscope::write).with_all_kinds();
 
-    /// Creates a format with an ending without its first dot, in lower case, and a short description of its contents.
+    /// Creates a format with an ending without its first dot, in lower case, and a short
+    /// description of its contents.
     ///
-    /// Its files hold one kind of samples, unless [`with_all_kinds`](Format::with_all_kinds) is called.
+    /// Its files hold one kind of samples, unless [`with_all_kinds`](Format::with_all_kinds) is
+    /// called.
     pub const fn new(ending: &'static str, contents: &'static str, write: Write) -> Format {
         Format { ending, contents, holds_all_kinds: false, write }
     }

@@ -42,7 +42,8 @@ pub type SinkError = Box<dyn Error + Send + Sync>;
 
 /// Takes finished profiles. A closure works too.
 ///
-/// Profiles are cheap to clone, so a sink can send one through a channel: `sender.send(profile.clone())`.
+/// Profiles are cheap to clone, so a sink can send one through a channel:
+/// `sender.send(profile.clone())`.
 ///
 /// # Examples
 ///
@@ -65,7 +66,8 @@ pub trait Sink: Send {
     /// Fails if the profile cannot be taken. It is not offered again.
     fn take(&mut self, profile: &Profile) -> Result<(), SinkError>;
 
-    /// Delivers what the sink still holds. Called once, at the end, by the default [`flush_until`](Sink::flush_until).
+    /// Delivers what the sink still holds. Called once, at the end, by the default
+    /// [`flush_until`](Sink::flush_until).
     ///
     /// # Errors
     ///
@@ -74,9 +76,9 @@ pub trait Sink: Send {
         Ok(())
     }
 
-    /// Flushes as [`flush`](Sink::flush) does, and returns by `deadline`; a profiler calls this. Unless it is implemented
-    /// it calls `flush`. What cannot be delivered in time is dropped and counted by the sink; a profiler does not wait
-    /// for a sink beyond the deadline.
+    /// Flushes as [`flush`](Sink::flush) does, and returns by `deadline`; a profiler calls this.
+    /// Unless it is implemented it calls `flush`. What cannot be delivered in time is dropped
+    /// and counted by the sink; a profiler does not wait for a sink beyond the deadline.
     ///
     /// # Errors
     ///

@@ -10,11 +10,12 @@
 //!     "shared": { "frames": [{"name":"cat"},{"name":"main"},{"name":"read","file":"libc.so.6"}] } }
 //! ```
 //!
-//! Each kind of samples is a profile of the menu. A sample begins with process and thread, as flame graphs do. CPU time is in
-//! nanoseconds. Samples are in no order of time: the view of speedscope to use is "Left Heavy". Labels are left out.
+//! Each kind of samples is a profile of the menu. A sample begins with process and thread, as flame
+//! graphs do. CPU time is in nanoseconds. Samples are in no order of time: the view of speedscope
+//! to use is "Left Heavy". Labels are left out.
 //!
-//! The file of a frame is its source file or, without one, its module. Its line is the first one of the function. Names are cut after 1,024
-//! characters.
+//! The file of a frame is its source file or, without one, its module. Its line is the first one of
+//! the function. Names are cut after 1,024 characters.
 //!
 //! [file format]: https://github.com/jlfwong/speedscope/wiki/Importing-from-custom-sources
 

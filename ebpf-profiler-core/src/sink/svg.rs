@@ -9,8 +9,9 @@ use crate::text::{Number, Share, clean, clip, fit};
 
 /// A flame graph in SVG: without script, for documents.
 ///
-/// It shows the first kind of samples. A tooltip shows name, value and share of a frame wider than a pixel. Colours follow the reader's preference for light or
-/// dark. Frames narrower than a pixel or beyond the limits are merged, and the picture shows their number.
+/// It shows the first kind of samples. A tooltip shows name, value and share of a frame wider than
+/// a pixel. Colours follow the reader's preference for light or dark. Frames narrower than a pixel
+/// or beyond the limits are merged, and the picture shows their number.
 ///
 /// # Examples
 ///
@@ -239,7 +240,8 @@ fn rules(color: impl Fn(&Look) -> Rgb, paper: Rgb) -> String {
     rules
 }
 
-/// Escapes text and attributes in double quotes. Names hold no control characters, which XML forbids.
+/// Escapes text and attributes in double quotes. Names hold no control characters, which XML
+/// forbids.
 fn escape(text: &str) -> String {
     let text = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
     text.replace('"', "&quot;")

@@ -11,8 +11,9 @@ use crate::text::{Number, Share, clip};
 
 /// The hottest functions as text, sorted by samples in the function itself.
 ///
-/// `self` counts samples in the function, `total` stacks that contain it, recursion once. Shares are of all samples. Of
-/// several kinds of samples the first is shown; values other than counts have their unit: `1.5 s`, `3 MiB`.
+/// `self` counts samples in the function, `total` stacks that contain it, recursion once. Shares
+/// are of all samples. Of several kinds of samples the first is shown; values other than counts
+/// have their unit: `1.5 s`, `3 MiB`.
 ///
 /// # Examples
 ///
@@ -141,8 +142,8 @@ const SHARE: usize = 12;
 
 /// Returns the functions of a tree, inlined ones included.
 ///
-/// The tree is traversed in drawing order. For each function the end of its last outermost call is kept: a call before
-/// that end is recursion.
+/// The tree is traversed in drawing order. For each function the end of its last outermost call is
+/// kept: a call before that end is recursion.
 fn functions<'p>(tree: &Tree<'p>) -> Vec<Function<'p>> {
     let (numbers, mut functions) = number(tree.labels());
     let mut covered = vec![0; functions.len()];
@@ -157,7 +158,8 @@ fn functions<'p>(tree: &Tree<'p>) -> Vec<Function<'p>> {
     functions
 }
 
-/// Returns the function number of each label, `None` for a label that is no function, and the functions.
+/// Returns the function number of each label, `None` for a label that is no function, and the
+/// functions.
 fn number<'p>(labels: &[Label<'p>]) -> (Vec<Option<usize>>, Vec<Function<'p>>) {
     let mut known = HashMap::new();
     let mut functions = Vec::new();

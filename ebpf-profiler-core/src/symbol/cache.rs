@@ -4,11 +4,11 @@ use std::hash::Hash;
 
 use hashbrown::{Equivalent, HashMap};
 
-/// A cache of two generations. A used entry moves to the young generation; when that holds half of the budget,
-/// the old one is dropped.
+/// A cache of two generations. A used entry moves to the young generation; when that holds half of
+/// the budget, the old one is dropped.
 ///
-/// Recently used entries stay, as in an LRU list, but a hit costs one look-up and a full cache frees its
-/// memory in one piece.
+/// Recently used entries stay, as in an LRU list, but a hit costs one look-up and a full cache
+/// frees its memory in one piece.
 #[derive(Debug)]
 pub(super) struct Cache<K, V> {
     young: HashMap<K, Weighed<V>>,

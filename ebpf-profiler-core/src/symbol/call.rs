@@ -4,15 +4,17 @@
 //!   address of the frame, the last byte of a call ──► bytes of the file before it ──► a call? ──► else the frame is doubtful
 //! ```
 //!
-//! Unwind data that is wrong leads to a word of the stack that is no return address, or to an old one. The first case shows here,
-//! for each distinct frame once, with the instructions that the guesses of the kernel side use.
+//! Unwind data that is wrong leads to a word of the stack that is no return address, or to an old
+//! one. The first case shows here, for each distinct frame once, with the instructions that the
+//! guesses of the kernel side use.
 
 use ebpf_programs::machine::Machine;
 use ebpf_programs::walk::arch::{Aarch64, Arch as _, CallInstruction, X86_64};
 
 use crate::elf::{Arch, Elf};
 
-/// Returns `true` if a call instruction ends with the byte at `address`, or the file has no such byte.
+/// Returns `true` if a call instruction ends with the byte at `address`, or the file has no such
+/// byte.
 pub(super) fn ends_at(elf: &Elf, address: u64) -> bool {
     let mut code = CodeOf { elf, is_readable: true };
     let Some(after) = address.checked_add(1) else { return false };

@@ -6,7 +6,8 @@
 //!   .gnu_debugaltlink      ──► by build id as above, or at the path it names
 //! ```
 //!
-//! A candidate is used only if its build id is that of the file, or else if its checksum is that of the link.
+//! A candidate is used only if its build id is that of the file, or else if its checksum is that of
+//! the link.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
@@ -62,8 +63,8 @@ pub(super) fn find_common(debug: &Elf, path: &Path, options: &SymbolOptions) -> 
     }
 }
 
-/// Opens a debug file. The author of the file that it belongs to chose its name; links are followed in the configured folders
-/// alone.
+/// Opens a debug file. The author of the file that it belongs to chose its name; links are followed
+/// in the configured folders alone.
 pub(super) fn open(path: &Path, options: &SymbolOptions) -> Option<Elf> {
     let is_direct = !path.components().any(|part| part == Component::ParentDir);
     let is_configured = is_direct && options.debug_folders.iter().any(|folder| path.starts_with(folder));

@@ -73,7 +73,8 @@ impl Texts {
     }
 }
 
-/// Removes a symbol version: `pthread_create@@GLIBC_2.34` becomes `pthread_create`. The suffix of `memcpy@plt` stays.
+/// Removes a symbol version: `pthread_create@@GLIBC_2.34` becomes `pthread_create`. The suffix of
+/// `memcpy@plt` stays.
 fn without_version(linker: &str) -> &str {
     match linker.split_once('@') {
         Some((name, version)) if !name.is_empty() && version != PLT => name,
@@ -144,8 +145,8 @@ const MAX_MANGLED: usize = 8 << 10;
 #[cfg(feature = "symbolize")]
 const MAX_DEMANGLED: usize = 16 << 10;
 
-/// Maximum nesting of names. A level takes up to 10 KB of stack in a build without optimization; of the 16,000
-/// functions of LLVM one is deeper.
+/// Maximum nesting of names. A level takes up to 10 KB of stack in a build without optimization; of
+/// the 16,000 functions of LLVM one is deeper.
 #[cfg(feature = "symbolize")]
 const MAX_DEPTH: u32 = 64;
 

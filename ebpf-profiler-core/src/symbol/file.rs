@@ -15,8 +15,9 @@ use crate::process::{Module, Opener};
 
 /// The identity of a file in the cache.
 ///
-/// The build id alone is not enough: it is chosen by the author of a file, and the names of one file must not
-/// get into another. Without a build id, and for files that others than root may write, the opener is part of the key.
+/// The build id alone is not enough: it is chosen by the author of a file, and the names of one
+/// file must not get into another. Without a build id, and for files that others than root may
+/// write, the opener is part of the key.
 #[derive(Clone)]
 pub(super) struct FileKey {
     path: Box<str>,
@@ -35,7 +36,8 @@ impl FileKey {
         self.path.len() + self.build_id.len()
     }
 
-    /// Returns the parts as comparable values. The key keeps the opener alive, so its address is not reused.
+    /// Returns the parts as comparable values. The key keeps the opener alive, so its address is
+    /// not reused.
     fn parts(&self) -> (&str, &[u8], Option<*const ()>) {
         (&self.path, &self.build_id, self.opener.as_ref().map(|opener| Arc::as_ptr(opener).cast()))
     }

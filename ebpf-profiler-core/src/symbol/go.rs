@@ -34,8 +34,8 @@ pub(super) fn fill_in(
     }
 }
 
-/// Maximum number of steps per batch of addresses: an address takes a few hundred, this is some thousand times more than a
-/// batch needs.
+/// Maximum number of steps per batch of addresses: an address takes a few hundred, this is some
+/// thousand times more than a batch needs.
 const STEPS: usize = 1 << 26;
 
 fn symbols(
@@ -45,7 +45,8 @@ fn symbols(
     texts: &mut Texts,
     left: &mut usize,
 ) -> Vec<Symbol> {
-    // Handlers return to the first instruction of this function, and callers are looked up one byte before that.
+    // Handlers return to the first instruction of this function, and callers are looked up one byte
+    // before that.
     let is_return = |function: &Function<'_>| function.is_signal_return() && function.entry() > address;
     let behind = table.function_at(address.saturating_add(1)).filter(is_return);
     let Some(function) = behind.or_else(|| table.function_at(address)) else { return Vec::new() };

@@ -6,9 +6,9 @@
 //!   ffffffffc0201b3c t bpf_prog_6deef7357e7b4530_sd_fw_ingress  [bpf]
 //! ```
 //!
-//! The kernel takes about 40 ms to print the list. A live profiler therefore asks the kernel for single names where it
-//! can. Otherwise the list is read for the first kernel address, and again only for addresses that may belong to a
-//! module or program loaded later.
+//! The kernel takes about 40 ms to print the list. A live profiler therefore asks the kernel for
+//! single names where it can. Otherwise the list is read for the first kernel address, and again
+//! only for addresses that may belong to a module or program loaded later.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -112,7 +112,8 @@ impl KernelTable {
         Some(KernelFunction { name: self.name(best), module, uncertain })
     }
 
-    /// Orders several names of one function: not a boundary, global, few leading underscores, short.
+    /// Orders several names of one function: not a boundary, global, few leading underscores,
+    /// short.
     fn preference(&self, entry: &Entry) -> (bool, bool, usize, usize, &str) {
         let name = self.name(entry);
         let underscores = name.bytes().take_while(|&byte| byte == b'_').count();

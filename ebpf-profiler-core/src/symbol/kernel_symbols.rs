@@ -3,9 +3,11 @@
 use super::{Symbol, SymbolStats, Symbolizer, Symbols};
 use crate::process::Module;
 
-/// A symbolizer that names kernel functions, and leaves the code of files to [`Profile::symbolize`].
+/// A symbolizer that names kernel functions, and leaves the code of files to
+/// [`Profile::symbolize`].
 ///
-/// Kernel addresses mean nothing after the next boot or on another machine; files can be named there by their build ids.
+/// Kernel addresses mean nothing after the next boot or on another machine; files can be named
+/// there by their build ids.
 ///
 /// # Examples
 ///

@@ -7,9 +7,9 @@
 //!                      (of the file itself, or of its debug file)
 //! ```
 //!
-//! [`Symbolizer`] is the seam, [`Symbols`] the default implementation, and [`NoSymbols`] leaves addresses as they are.
-//! Symbolization happens after sampling, one module at a time with ascending addresses, so a file is read from front to
-//! back and only a part of it is in memory.
+//! [`Symbolizer`] is the seam, [`Symbols`] the default implementation, and [`NoSymbols`] leaves
+//! addresses as they are. Symbolization happens after sampling, one module at a time with ascending
+//! addresses, so a file is read from front to back and only a part of it is in memory.
 //!
 //! # Sources of names
 //!
@@ -23,30 +23,34 @@
 //! | stripped function | its start, from `.eh_frame_hdr`: `gzip+0x42c0` |
 //! | Go function, its line, inlined functions | Go's function table (`.gopclntab`), stripped or not |
 //!
-//! Of several names for one function, a global one with the fewest leading underscores is used, then the shortest. C++
-//! names have no parameters; [`Symbol::system_name`] distinguishes overloads.
+//! Of several names for one function, a global one with the fewest leading underscores is used,
+//! then the shortest. C++ names have no parameters; [`Symbol::system_name`] distinguishes
+//! overloads.
 //!
-//! Debug files are searched by build id and by `.gnu_debuglink`, as debuggers do, in [`SymbolOptions::debug_folders`]
-//! and beside the file, and are checked to belong to it.
+//! Debug files are searched by build id and by `.gnu_debuglink`, as debuggers do, in
+//! [`SymbolOptions::debug_folders`] and beside the file, and are checked to belong to it.
 //!
 //! # Limitations
 //!
-//! Wrong names are worse than missing ones: replaced files, hidden kernel symbols and addresses beyond the end of every
-//! function have no name and are counted in [`SymbolStats`]. Not supported are `.gnu_debugdata` (which needs an LZMA
-//! decoder), sections compressed with zstd, split DWARF (`.dwo`; lines are available), and debuginfod servers.
+//! Wrong names are worse than missing ones: replaced files, hidden kernel symbols and addresses
+//! beyond the end of every function have no name and are counted in [`SymbolStats`]. Not supported
+//! are `.gnu_debugdata` (which needs an LZMA decoder), sections compressed with zstd, split DWARF
+//! (`.dwo`; lines are available), and debuginfod servers.
 //!
 //! # Untrusted files
 //!
-//! Any user who can start a process writes files that are read here. Sizes are checked against the file's length, counts
-//! and depths are bounded, and each file has a work budget; input beyond a limit is skipped and counted. Files are read,
-//! not mapped, so truncation causes an error and not a signal.
+//! Any user who can start a process writes files that are read here. Sizes are checked against the
+//! file's length, counts and depths are bounded, and each file has a work budget; input beyond a
+//! limit is skipped and counted. Files are read, not mapped, so truncation causes an error and not
+//! a signal.
 //!
 //! # Cost
 //!
-//! A symbol table takes 16 bytes per function, an index of debug information 12 bytes per range of code, and
-//! all caches together [`SymbolOptions::memory`]. A unit of debug information is in memory only while it is read. 50,000 addresses of a program of 60 MB with inlined functions and lines, 215,000 functions in
-//! all, take 0.4 times the CPU time of `llvm-symbolizer` and at most 20 MB of memory: `cargo run --release
-//! --example symbolize_cost -- FILE` measures any file.
+//! A symbol table takes 16 bytes per function, an index of debug information 12 bytes per range of
+//! code, and all caches together [`SymbolOptions::memory`]. A unit of debug information is in
+//! memory only while it is read. 50,000 addresses of a program of 60 MB with inlined functions and
+//! lines, 215,000 functions in all, take 0.4 times the CPU time of `llvm-symbolizer` and at most 20
+//! MB of memory: `cargo run --release --example symbolize_cost -- FILE` measures any file.
 
 mod cache;
 mod call;
@@ -81,7 +85,8 @@ pub use symbols::Symbols;
 
 /// A function that contains an address.
 ///
-/// An address in inlined code has several. Texts are shared: a name in a thousand frames is in memory once.
+/// An address in inlined code has several. Texts are shared: a name in a thousand frames is in
+/// memory once.
 ///
 /// # Examples
 ///
@@ -147,22 +152,23 @@ impl Symbol {
 
 /// A source of names for addresses.
 ///
-/// Called after sampling, on a separate thread, once per distinct address of a profile; the addresses of a module are
-/// passed together and in ascending order.
+/// Called after sampling, on a separate thread, once per distinct address of a profile; the
+/// addresses of a module are passed together and in ascending order.
 pub trait Symbolizer: Send {
     /// Names the `addresses` of `module`, virtual addresses of its file, in ascending order.
     ///
-    /// Calls `name` for every address that has a name, with the index of the address in `addresses` and its functions,
-    /// innermost first.
+    /// Calls `name` for every address that has a name, with the index of the address in `addresses`
+    /// and its functions, innermost first.
     fn native(&mut self, module: &Module, addresses: &[u64], name: &mut dyn FnMut(usize, &[Symbol]));
 
     /// Names the kernel `addresses`, in ascending order, in the same way.
     fn kernel(&mut self, addresses: &[u64], name: &mut dyn FnMut(usize, &[Symbol]));
 
-    /// Returns `true` if [`kernel`](Symbolizer::kernel) names addresses of the kernel with this boot id
-    /// (`/proc/sys/kernel/random/boot_id`), whose addresses differ after each boot.
+    /// Returns `true` if [`kernel`](Symbolizer::kernel) names addresses of the kernel with this
+    /// boot id (`/proc/sys/kernel/random/boot_id`), whose addresses differ after each boot.
     ///
-    /// Called by [`Profile::symbolize`](crate::profile::Profile::symbolize). The default implementation returns `false`.
+    /// Called by [`Profile::symbolize`](crate::profile::Profile::symbolize). The default
+    /// implementation returns `false`.
     fn has_kernel(&self, boot_id: &str) -> bool {
         let _ = boot_id;
         false
@@ -170,18 +176,20 @@ pub trait Symbolizer: Send {
 
     /// Finds the starts of the functions that contain `addresses` of `module`, in ascending order.
     ///
-    /// Calls `begin` for every address whose function is known, with the index of the address in `addresses` and the
-    /// start of the function. Called for addresses without a name, so that a stripped function is one frame in a flame
-    /// graph and not one per address. The default implementation finds nothing.
+    /// Calls `begin` for every address whose function is known, with the index of the address in
+    /// `addresses` and the start of the function. Called for addresses without a name, so that
+    /// a stripped function is one frame in a flame graph and not one per address. The default
+    /// implementation finds nothing.
     fn starts(&mut self, module: &Module, addresses: &[u64], begin: &mut dyn FnMut(usize, u64)) {
         let _ = (module, addresses, begin);
     }
 
-    /// Checks that a call instruction of `module` ends at each of `addresses`, in ascending order: those of frames whose callee
-    /// was called, one byte before its return address.
+    /// Checks that a call instruction of `module` ends at each of `addresses`, in ascending order:
+    /// those of frames whose callee was called, one byte before its return address.
     ///
-    /// Calls `doubt` with the index of every address where there is none: the frame is wrong, or code was entered in an unusual
-    /// way. Called after [`native`](Symbolizer::native) for the same module. The default implementation doubts nothing.
+    /// Calls `doubt` with the index of every address where there is none: the frame is wrong, or
+    /// code was entered in an unusual way. Called after [`native`](Symbolizer::native) for the
+    /// same module. The default implementation doubts nothing.
     fn calls(&mut self, module: &Module, addresses: &[u64], doubt: &mut dyn FnMut(usize)) {
         let _ = (module, addresses, doubt);
     }

@@ -17,21 +17,23 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SymbolOptions {
-    /// Path of the kernel's symbol list. Default: `/proc/kallsyms`. With another path, the running kernel is not asked for names,
-    /// and the list counts as that of any profile's kernel.
+    /// Path of the kernel's symbol list. Default: `/proc/kallsyms`. With another path, the running
+    /// kernel is not asked for names, and the list counts as that of any profile's kernel.
     pub kallsyms: PathBuf,
     /// Folders with separate debug files. Default: `/usr/lib/debug`.
     pub debug_folders: Vec<PathBuf>,
     /// Search for separate debug files, by build id and debug link, beside the file and in
     /// [`debug_folders`](Self::debug_folders). Default: `true`.
     pub debug_files: bool,
-    /// Open debug files of file systems that another program or machine serves, such as FUSE and NFS. Default: `false`.
+    /// Open debug files of file systems that another program or machine serves, such as FUSE and
+    /// NFS. Default: `false`.
     pub any_file_system: bool,
     /// Look up source files and lines; needs feature `symbolize`. Default: `true`.
     pub lines: bool,
     /// Look up inlined functions; needs feature `symbolize`. Default: `true`.
     pub inlined: bool,
-    /// Memory budget of all caches, in bytes. Default: 24 MiB. Kernel names take about 40 bytes each on top.
+    /// Memory budget of all caches, in bytes. Default: 24 MiB. Kernel names take about 40 bytes
+    /// each on top.
     pub memory: usize,
     /// Maximum size of a compilation unit's debug information, in bytes. Default: 16 MiB.
     ///
@@ -65,7 +67,8 @@ impl SymbolOptions {
 
     /// Returns the bytes that all cached files together may take.
     ///
-    /// The cache gives one file at most half of it: half of that for its symbols, half for its index.
+    /// The cache gives one file at most half of it: half of that for its symbols, half for its
+    /// index.
     pub(super) fn files_budget(&self) -> usize {
         self.memory / 3 * 2
     }

@@ -5,8 +5,8 @@
 //!   FDE             length: u32, back to its CIE: u32, function: i32 from here, size: u32, …
 //! ```
 //!
-//! This is the form that all linkers write. The description has to confirm the table's entry: a file can claim
-//! anything, and undescribed code may follow the end of a function.
+//! This is the form that all linkers write. The description has to confirm the table's entry: a
+//! file can claim anything, and undescribed code may follow the end of a function.
 
 use crate::elf::{EhFrameHdr, Elf};
 

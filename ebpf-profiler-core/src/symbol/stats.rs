@@ -2,7 +2,8 @@
 
 /// Counters of a [`Symbols`](super::Symbols) since its creation.
 ///
-/// Addresses are counted in the first block, files in the second, pieces of debug information in the third.
+/// Addresses are counted in the first block, files in the second, pieces of debug information in
+/// the third.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SymbolStats {
@@ -18,7 +19,8 @@ pub struct SymbolStats {
     pub inlined: u64,
     /// Addresses outside the cache without a name.
     pub unnamed: u64,
-    /// Return addresses outside the cache that follow no call instruction: see [`FrameView::is_doubtful`](crate::profile::FrameView::is_doubtful).
+    /// Return addresses outside the cache that follow no call instruction: see
+    /// [`FrameView::is_doubtful`](crate::profile::FrameView::is_doubtful).
     pub doubtful: u64,
 
     /// Files opened for the first time, or again after they had left the cache.

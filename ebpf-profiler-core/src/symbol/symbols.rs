@@ -14,14 +14,15 @@ use super::{Symbol, Symbolizer};
 use crate::elf::Elf;
 use crate::process::Module;
 
-/// The default symbolizer: names by symbol tables and debug information of files, and by the kernel.
+/// The default symbolizer: names by symbol tables and debug information of files, and by the
+/// kernel.
 ///
-/// With feature `live` the running kernel is asked for its names by a BPF program (`CAP_BPF`, `CAP_PERFMON`). Its list, which
-/// needs `CAP_SYSLOG`, is read for what it doesn't name, or if the program can't be loaded. Both happen when the first kernel
-/// function is named.
+/// With feature `live` the running kernel is asked for its names by a BPF program (`CAP_BPF`,
+/// `CAP_PERFMON`). Its list, which needs `CAP_SYSLOG`, is read for what it doesn't name, or if the
+/// program can't be loaded. Both happen when the first kernel function is named.
 ///
-/// A module without [opener](crate::process::Module::opener), as of a decoded profile, is opened by its path if its file has
-/// the module's build id.
+/// A module without [opener](crate::process::Module::opener), as of a decoded profile, is opened by
+/// its path if its file has the module's build id.
 ///
 /// # Examples
 ///
@@ -58,7 +59,8 @@ pub struct Symbols {
     numbers: Cache<FileKey, u32>,
     files: Cache<u32, Arc<FileState>>,
     kernel: Option<KernelTable>,
-    /// The running kernel, if it can be asked; the list is read for addresses that it does not name.
+    /// The running kernel, if it can be asked; the list is read for addresses that it does not
+    /// name.
     asked: Option<Box<dyn KernelNames>>,
     /// `true` if the running kernel was loaded, or could not be.
     has_tried_kernel: bool,
@@ -93,7 +95,8 @@ impl Symbols {
         }
     }
 
-    /// Prepares to ask the running kernel for names before reading the list, if the list is the running kernel's.
+    /// Prepares to ask the running kernel for names before reading the list, if the list is the
+    /// running kernel's.
     pub(crate) fn load_kernel(&mut self) {
         if !std::mem::replace(&mut self.has_tried_kernel, true) && self.options.has_running_kernel() {
             #[cfg(feature = "live")]
@@ -191,7 +194,8 @@ impl Symbols {
         }
     }
 
-    /// Returns the functions of each address, innermost first; the symbol table names the outermost.
+    /// Returns the functions of each address, innermost first; the symbol table names the
+    /// outermost.
     fn functions(&mut self, state: &FileState, open: &OpenFiles, addresses: &[u64]) -> Vec<Vec<Symbol>> {
         let Symbols { options, stats, texts, .. } = self;
         let names: Vec<Option<Name>> = state.with_table(open, addresses, stats, |table| {
@@ -303,7 +307,8 @@ impl Symbolizer for Symbols {
         }
     }
 
-    /// Returns `true` for the running kernel, and for any if [`SymbolOptions::kallsyms`] was changed.
+    /// Returns `true` for the running kernel, and for any if [`SymbolOptions::kallsyms`] was
+    /// changed.
     fn has_kernel(&self, boot_id: &str) -> bool {
         !self.options.has_running_kernel() || *kernel::boot_id() == *boot_id
     }
@@ -362,8 +367,8 @@ impl Symbolizer for Symbols {
 
 /// The functions whose unwind data begins one byte before them.
 ///
-/// C libraries describe the signal return trampoline so: it is never called, but its first byte is a return address, and
-/// unwinders look up the byte before.
+/// C libraries describe the signal return trampoline so: it is never called, but its first byte is
+/// a return address, and unwinders look up the byte before.
 struct Early<'e> {
     file: &'e Elf,
     starts: Option<Option<Starts<'e>>>,

@@ -5,8 +5,9 @@
 //!   .plt and its relocations ──┘
 //! ```
 //!
-//! Names stay in the file: a profile needs a few hundred of them, and the string table is larger than everything
-//! else here. For the same reason aliases are kept, and compared by name only when an address needs one.
+//! Names stay in the file: a profile needs a few hundred of them, and the string table is larger
+//! than everything else here. For the same reason aliases are kept, and compared by name only when
+//! an address needs one.
 
 use std::ops::Range;
 
@@ -254,8 +255,8 @@ fn is_code(elf: &Elf, section: u16) -> bool {
     elf.sections().get(usize::from(section)).is_some_and(|section| section.flags & EXECUTABLE != 0)
 }
 
-/// Drops labels inside functions, and extends symbols without a size to the next symbol of the section, or to the next
-/// function with unwind data: the symbols of that one may be stripped.
+/// Drops labels inside functions, and extends symbols without a size to the next symbol of the
+/// section, or to the next function with unwind data: the symbols of that one may be stripped.
 fn set_sizes(elf: &Elf, symbols: &mut Vec<Raw>) {
     symbols.sort_unstable_by_key(|symbol| (symbol.address, symbol.size == 0, symbol.rank));
     let mut covered = 0;

@@ -4,8 +4,8 @@ use super::data::Data;
 
 /// A window that is read of a section.
 ///
-/// Consecutive requests are often near each other: neighbouring functions have neighbouring names and range
-/// lists.
+/// Consecutive requests are often near each other: neighbouring functions have neighbouring names
+/// and range lists.
 pub(super) struct Window<'e> {
     data: Data<'e>,
     step: u64,
@@ -28,7 +28,8 @@ impl<'e> Window<'e> {
         self.held(offset)
     }
 
-    /// Returns the text at `offset` without its zero byte; `None` if it is not terminated within 64 KiB.
+    /// Returns the text at `offset` without its zero byte; `None` if it is not terminated within 64
+    /// KiB.
     pub(super) fn text(&mut self, offset: u64) -> Option<&[u8]> {
         let is_whole = self.at(offset, 1)?.contains(&0);
         let bytes = self.at(offset, if is_whole { 1 } else { MAX_TEXT })?;

@@ -46,7 +46,8 @@ impl Allocator {
         }
     }
 
-    /// Allocates a place for `bytes`: within one block if they fit, else from a block's start. `None` if there is no room.
+    /// Allocates a place for `bytes`: within one block if they fit, else from a block's start.
+    /// `None` if there is no room.
     pub fn allocate(&mut self, bytes: usize, now: u64) -> Option<u32> {
         self.release_rested(now);
         let units = units(bytes)?;
@@ -90,8 +91,9 @@ impl Allocator {
 
     /// Returns the smallest free stretch with a place for `units`, and that place.
     ///
-    /// A stretch that is large enough may have none, because a place may not cross the end of a block. A few of those
-    /// are skipped; among stretches that are larger by a block the first has one.
+    /// A stretch that is large enough may have none, because a place may not cross the end of a
+    /// block. A few of those are skipped; among stretches that are larger by a block the first
+    /// has one.
     fn best_fit(&self, units: u32) -> Option<(u32, u32, u32)> {
         let place = |&(len, start): &(u32, u32)| Some((start, len, first_fit(start, len, units)?));
         let surely = units.checked_add(units.min(BLOCK_UNITS))?;

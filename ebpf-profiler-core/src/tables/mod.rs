@@ -16,7 +16,8 @@ pub use memory::MemoryTables;
 ///
 /// In a live profiler it is shared with the kernel; in a replay it is private.
 pub trait Tables: Send {
-    /// Copies `bytes` to byte `at` of the arena, a multiple of eight, and allocates memory as needed.
+    /// Copies `bytes` to byte `at` of the arena, a multiple of eight, and allocates memory as
+    /// needed.
     ///
     /// Each eight bytes are written atomically.
     ///
@@ -25,7 +26,8 @@ pub trait Tables: Send {
     /// Fails if there is no memory.
     fn write(&mut self, at: u64, bytes: &[u8]) -> Result<(), Full>;
 
-    /// Increments the table generation, which invalidates cached rules: a table was written, perhaps in place of another.
+    /// Increments the table generation, which invalidates cached rules: a table was written,
+    /// perhaps in place of another.
     ///
     /// # Errors
     ///
@@ -34,8 +36,8 @@ pub trait Tables: Send {
         Ok(())
     }
 
-    /// Returns the words of the arena from number `word` to the end of its block or further; `None` in blocks that were never
-    /// written.
+    /// Returns the words of the arena from number `word` to the end of its block or further; `None`
+    /// in blocks that were never written.
     fn piece(&self, word: u32) -> Option<&[u32]>;
 
     /// Frees the memory of unused bytes of the arena.
@@ -48,15 +50,16 @@ pub trait Tables: Send {
     /// Fails if the map is full.
     fn set_process(&mut self, pid: u32, process: &Process) -> Result<(), Full>;
 
-    /// Replaces the state of a process if it is published: of the child of a fork, which has the state of its parent at that
-    /// moment.
+    /// Replaces the state of a process if it is published: of the child of a fork, which has the
+    /// state of its parent at that moment.
     fn replace_process(&mut self, pid: u32, process: &Process);
 
     /// Withdraws a process.
     fn remove_process(&mut self, pid: u32);
 
-    /// Requests walkers of runtimes, a bit for each [number](ebpf_programs::abi::interpreter::walker): the kernel side has only
-    /// those that were requested.
+    /// Requests walkers of runtimes, a bit for each
+    /// [number](ebpf_programs::abi::interpreter::walker): the kernel side has only those that
+    /// were requested.
     fn need_walkers(&mut self, walkers: u32) {
         let _ = walkers;
     }

@@ -10,7 +10,8 @@ use crate::profile::{Process, Profile, ProfileBuilder, Thread, ThreadId};
 use crate::symbol::{Symbol, Symbolizer};
 use crate::trace::{Found, Frame, Stop, Trace};
 
-/// Builds a profile from folded text: one second long, 100 samples per second, all samples at its beginning.
+/// Builds a profile from folded text: one second long, 100 samples per second, all samples at its
+/// beginning.
 ///
 /// ```text
 ///   cat;main;libc.so.6`read;helper_[i];entry_[k];sys_read_[k] 3
@@ -22,9 +23,10 @@ use crate::trace::{Found, Frame, Stop, Trace};
 ///   the thread's name, and its process's: rustc`opt cgu.1 for a thread whose name differs from the process's
 /// ```
 ///
-/// A name that ends in `_[j]` is JIT-compiled code, one that ends in `_[g]` a guessed frame. A name that contains `::` is
-/// Rust, or C++ if it has arguments in parentheses. `[truncated: reason]` in front of the root and
-/// `[… 12 frames left out]` mean what [`folded`](crate::sink::folded) means by them.
+/// A name that ends in `_[j]` is JIT-compiled code, one that ends in `_[g]` a guessed frame. A name
+/// that contains `::` is Rust, or C++ if it has arguments in parentheses. `[truncated: reason]` in
+/// front of the root and `[… 12 frames left out]` mean what [`folded`](crate::sink::folded) means
+/// by them.
 ///
 /// # Examples
 ///

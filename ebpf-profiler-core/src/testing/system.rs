@@ -45,7 +45,8 @@ struct FakeFile {
 }
 
 impl FakeSystem {
-    /// Creates a machine with this process alone, with its real files and memory. Needs no privileges.
+    /// Creates a machine with this process alone, with its real files and memory. Needs no
+    /// privileges.
     ///
     /// # Errors
     ///
@@ -140,7 +141,8 @@ impl Opener for FakeFile {
     }
 }
 
-/// Parses an executable mapping of `/proc/self/maps`: `start-end permissions offset device inode path`.
+/// Parses an executable mapping of `/proc/self/maps`: `start-end permissions offset device inode
+/// path`.
 fn executable_mapping(line: &str) -> Option<MapEvent> {
     let (fields, path) = line.split_at_checked(73).unwrap_or((line, ""));
     let mut fields = fields.split_ascii_whitespace();

@@ -4,8 +4,8 @@ use crate::process::ModuleId;
 
 /// One frame.
 ///
-/// Addresses are those that name the frame: of the interrupted instruction in the leaf, one byte before the
-/// return address in every caller, so that they lie in the call and not behind it.
+/// Addresses are those that name the frame: of the interrupted instruction in the leaf, one byte
+/// before the return address in every caller, so that they lie in the call and not behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Frame {
@@ -41,7 +41,8 @@ pub enum Frame {
     },
 }
 
-/// Number of a function of a script: an index into [`Profile::scripts`](crate::profile::Profile::scripts).
+/// Number of a function of a script: an index into
+/// [`Profile::scripts`](crate::profile::Profile::scripts).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ScriptId(pub u32);
 
@@ -51,8 +52,9 @@ pub struct ScriptId(pub u32);
 pub enum Found {
     /// By unwind data, through a return address.
     Exactly,
-    /// By unwind data or registers, without a return address behind a call: the leaf, code that a signal interrupted, the
-    /// trampoline by which a signal handler returns, and the outermost function.
+    /// By unwind data or registers, without a return address behind a call: the leaf, code that a
+    /// signal interrupted, the trampoline by which a signal handler returns, and the outermost
+    /// function.
     Uncalled,
     /// Through the frame pointer of code without unwind data; plausible, not proven.
     Guessed,

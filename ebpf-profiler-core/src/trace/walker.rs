@@ -16,8 +16,8 @@ pub trait Stack {
     /// Returns eight bytes at `address`, anywhere in the process; `None` if they cannot be read.
     fn read(&mut self, address: u64) -> Option<u64>;
 
-    /// Returns eight bytes of a stack at `address`; `None` if they cannot be read, or have changed since the sample. The default
-    /// implementation calls [`read`](Stack::read).
+    /// Returns eight bytes of a stack at `address`; `None` if they cannot be read, or have changed
+    /// since the sample. The default implementation calls [`read`](Stack::read).
     fn read_stack(&mut self, address: u64) -> Option<u64> {
         self.read(address)
     }
@@ -120,7 +120,8 @@ impl Walker {
         Stop::TooLong
     }
 
-    /// Returns `true` if the last walk ended in memory that may belong to a runtime that isn't attached yet.
+    /// Returns `true` if the last walk ended in memory that may belong to a runtime that isn't
+    /// attached yet.
     pub(crate) fn is_awaiting(&self) -> bool {
         self.walk.takes_raw_budget(Stop::Pending)
     }

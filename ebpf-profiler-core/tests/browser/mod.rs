@@ -1,6 +1,7 @@
 //! A headless Chromium, driven over WebDriver.
 //!
-//! Commands go as JSON over plain HTTP to a chromedriver on the loopback interface, and scripts return strings.
+//! Commands go as JSON over plain HTTP to a chromedriver on the loopback interface, and scripts
+//! return strings.
 
 mod http;
 

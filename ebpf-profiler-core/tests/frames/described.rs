@@ -1,4 +1,5 @@
-//! Frames in arrays and in compiled code, walked by the kernel side's walker from descriptions, in made-up memory.
+//! Frames in arrays and in compiled code, walked by the kernel side's walker from descriptions, in
+//! made-up memory.
 
 use std::collections::BTreeMap;
 
@@ -35,7 +36,8 @@ impl World {
         Some(u64::from_le_bytes(bytes?.try_into().ok()?))
     }
 
-    /// Returns the stack as text: native frames by address, `*` for a loop's, script frames as `function@position/check`.
+    /// Returns the stack as text: native frames by address, `*` for a loop's, script frames as
+    /// `function@position/check`.
     fn walk(&self, walker: FrameWalker) -> (String, Stop) {
         let mut tables = MemoryTables::default();
         for (at, words) in [(0, mappings()), (64, table())] {
@@ -50,7 +52,8 @@ impl World {
     }
 }
 
-/// Returns two mappings, of a file with interpreter 1 and of its memory: start, end, bias, table offset, kind and interpreter.
+/// Returns two mappings, of a file with interpreter 1 and of its memory: start, end, bias, table
+/// offset, kind and interpreter.
 fn mappings() -> Vec<u32> {
     let (code, compiled) = (CODE as u32, COMPILED as u32);
     let file =
@@ -59,8 +62,9 @@ fn mappings() -> Vec<u32> {
     [file, memory].concat()
 }
 
-/// Returns a thread in `leaf, loop, helper, loop, start`, whose virtual machine has two words: of the innermost frame, and of the end.
-/// The array has `count` frames of the functions 0xa000, 0xa100, … in calling order, at positions 1, 2, …
+/// Returns a thread in `leaf, loop, helper, loop, start`, whose virtual machine has two words: of
+/// the innermost frame, and of the end. The array has `count` frames of the functions 0xa000,
+/// 0xa100, … in calling order, at positions 1, 2, …
 fn interpreted(vm: [u64; 2], count: u64, grows_down: bool) -> World {
     let mut world = World::default();
     for (number, pc) in RETURNS.into_iter().enumerate() {
@@ -130,7 +134,8 @@ fn runs_and_checks_are_those_of_lists() {
     assert_eq!(world.walk(walker).0, "400100 40020f* a100@2/88 a000@1/77 40010f 40021f* 400400");
 }
 
-/// A top and an end that are not of one array: the frames are marked as missing, the native ones are all there.
+/// A top and an end that are not of one array: the frames are marked as missing, the native ones
+/// are all there.
 #[test]
 fn arrays_that_contradict_themselves_end_with_marked_frame() {
     let missing = "400100 40020f* 0@0 40010f 40021f* 400400";
@@ -146,11 +151,12 @@ fn arrays_that_contradict_themselves_end_with_marked_frame() {
     }
 }
 
-/// Instructions of a compiled function, at their distances: `push rbp; mov rbp, rsp; push rdi; nop; nop; nop; leave; ret`, and
-/// what fills the last word.
+/// Instructions of a compiled function, at their distances: `push rbp; mov rbp, rsp; push rdi; nop;
+/// nop; nop; leave; ret`, and what fills the last word.
 const SOURCE: &[u8] = b"\x55\x48\x89\xe5\x57\x90\x90\x90\xc9\xc3\xcc\xcc\xcc\xcc\xcc\xcc";
 
-/// The function of the leaf, that of its caller, and the one that was called before at the leaf's place.
+/// The function of the leaf, that of its caller, and the one that was called before at the leaf's
+/// place.
 const LEAF: u64 = 0xa000;
 const CALLER: u64 = 0xb000;
 const STALE: u64 = 0xc000;
@@ -158,8 +164,8 @@ const STALE: u64 = 0xc000;
 const WHOLE: u64 = 5;
 const RETURN: u64 = 9;
 
-/// Returns a thread at a distance of a function's code, which was called by compiled code, which native code called. Its frame is as
-/// the instructions before have built it.
+/// Returns a thread at a distance of a function's code, which was called by compiled code, which
+/// native code called. Its frame is as the instructions before have built it.
 fn compiled(distance: u64) -> World {
     let mut world = World::default();
     // The end of another function stands before it.
@@ -168,10 +174,12 @@ fn compiled(distance: u64) -> World {
     for (function, start) in [(LEAF, 0x100), (CALLER, 0x200), (STALE, 0x300)] {
         world.put(function, &[COMPILED + start, function >> 4]);
     }
-    // From the caller's frame on: its function, its link, its return address to native code, and the outermost frame.
+    // From the caller's frame on: its function, its link, its return address to native code, and the
+    // outermost frame.
     let link = STACK + 0x100;
     world.put(link - 8, &[CALLER, 0, CODE + 0x110, 0, CODE + 0x401]);
-    // The return address of the leaf, the saved frame pointer, and a word that is the function's or an earlier one's.
+    // The return address of the leaf, the saved frame pointer, and a word that is the function's or an
+    // earlier one's.
     let function = if distance >= WHOLE { LEAF } else { STALE };
     world.put(link - 0x30, &[0, function, link, COMPILED + 0x206]);
     let sp = link - 0x18;
@@ -199,7 +207,8 @@ fn functions_are_right_at_each_instruction() {
         let (stack, stop) = world.walk(in_frame().function_at_entry(5).build().unwrap());
         assert_eq!(stack, format!("a000@{distance}/a00 b000@5/b00 40010f 400400"));
         assert_eq!(stop, Stop::Root);
-        // Without the register, a function in its prologue is native code, never the one that was called before.
+        // Without the register, a function in its prologue is native code, never the one that was called
+        // before.
         let leaf = if distance < WHOLE {
             format!("{:x}", COMPILED + 0x100 + distance)
         } else {

@@ -1,7 +1,7 @@
 //! Interpreter frames, walked by the kernel side's walker in made-up lists.
 //!
-//! The native stack has two frames of an interpreter loop: `leaf, loop, helper, loop, start`. The list differs in each
-//! test; all native frames are present in all of them.
+//! The native stack has two frames of an interpreter loop: `leaf, loop, helper, loop, start`. The
+//! list differs in each test; all native frames are present in all of them.
 
 use std::collections::BTreeMap;
 
@@ -72,7 +72,8 @@ impl World {
         self
     }
 
-    /// Returns the stack as text: native frames by code offset, `*` for a loop's, script frames as `function@position`.
+    /// Returns the stack as text: native frames by code offset, `*` for a loop's, script frames as
+    /// `function@position`.
     fn walk(&self) -> String {
         let mut tables = MemoryTables::default();
         for (at, words) in [(0, mapping()), (64, table())] {
@@ -92,7 +93,8 @@ impl World {
     }
 }
 
-/// Returns one mapping, whose file holds interpreter 1: start, end, bias, table offset, kind and interpreter.
+/// Returns one mapping, whose file holds interpreter 1: start, end, bias, table offset, kind and
+/// interpreter.
 fn mapping() -> Vec<u32> {
     vec![CODE as u32, 0, CODE as u32 + 0x1000, 0, (CODE as u32).wrapping_neg(), u32::MAX, 1, 1 | 1 << 16]
 }
@@ -158,7 +160,8 @@ fn a_thread_that_runs_no_script_has_no_calls() {
     assert_eq!(world.with(|it| it.top.from = from::NOWHERE).walk(), "100 20f* 10f 21f* 400");
 }
 
-/// Returns a list of threads at 0x700: two others, then this one, whose innermost frame is at 0x1000.
+/// Returns a list of threads at 0x700: two others, then this one, whose innermost frame is at
+/// 0x1000.
 fn listed() -> World {
     let world = World::new().with(|it| {
         it.top = Path { from: from::LIST, next: 8, thread: 24, ..TOP };
@@ -183,7 +186,8 @@ fn finds_thread_in_a_list() {
     assert_eq!(world.walk(), "100 20f* 10f 21f* 400");
 }
 
-/// The entry in use is at 0x8000; the thread's entry leads to a frame at 0x2000, the one in use to one at 0x1000.
+/// The entry in use is at 0x8000; the thread's entry leads to a frame at 0x2000, the one in use to
+/// one at 0x1000.
 fn in_use(thread: u64) -> World {
     let world = World::new().with(|it| {
         it.top = Path { from: from::CURRENT, next: 2, thread: 24, hops: 4, ..TOP };
@@ -216,7 +220,8 @@ fn finds_entry_of_thread_if_entry_in_use_is_unreadable() {
     assert_eq!(world.walk(), "100 20f* 0@0 10f 21f* 400");
 }
 
-/// Two interpreters with two entries each; of this thread's entries, the one in use has one frame, at 0x1000.
+/// Two interpreters with two entries each; of this thread's entries, the one in use has one frame,
+/// at 0x1000.
 fn nested() -> World {
     let mut world = in_use(THREAD).with(|it| {
         it.others = Others { head: 0x740, next: 0, entries: 8, link: 0, thread: 24, hop: 3, reserved: 0 };

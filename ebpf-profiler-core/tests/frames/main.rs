@@ -1,4 +1,5 @@
-//! Frames of interpreters and of compiled code, walked by the kernel side's walker in made-up memory.
+//! Frames of interpreters and of compiled code, walked by the kernel side's walker in made-up
+//! memory.
 
 #![expect(clippy::unwrap_used, reason = "a test")]
 

@@ -14,11 +14,12 @@ pub(crate) const LOOP_CODE: Range<u64> = CODE + 0x200..CODE + 0x300;
 /// Stack pointer of the leaf.
 pub(crate) const STACK: u64 = 0x7fff_0000;
 
-/// Return addresses as code offsets: into the loop, a helper, the loop again, and the outermost function. Each native frame has 16
-/// bytes.
+/// Return addresses as code offsets: into the loop, a helper, the loop again, and the outermost
+/// function. Each native frame has 16 bytes.
 pub(crate) const RETURNS: [u64; 4] = [0x210, 0x110, 0x220, 0x401];
 
-/// Returns a table of one page with two rows: from 0x400 on is the outermost frame, everything before is not.
+/// Returns a table of one page with two rows: from 0x400 on is the outermost frame, everything
+/// before is not.
 pub(crate) fn table() -> Vec<u32> {
     let mut words = vec![0, 0, 1, 3, 2, 108, 16 << 16 | VERSION, 0];
     words.extend([1 << 16, 2 << 16 | 0x400]);
@@ -29,7 +30,8 @@ pub(crate) fn table() -> Vec<u32> {
     words
 }
 
-/// Returns frames as text: native ones by their distance from `base`, `*` for a loop's, script frames as `function@position/check`.
+/// Returns frames as text: native ones by their distance from `base`, `*` for a loop's, script
+/// frames as `function@position/check`.
 pub(crate) fn text(words: &[u64], base: u64) -> String {
     let mut parts = Vec::new();
     let mut words = words.iter().copied();

@@ -42,7 +42,8 @@ impl Symbolizer for LastByte {
     fn kernel(&mut self, _: &[u64], _: &mut dyn FnMut(usize, &[Symbol])) {}
 }
 
-/// Returns the name of the first sample's root and the length of its module's build id, with `now` at the path.
+/// Returns the name of the first sample's root and the length of its module's build id, with `now`
+/// at the path.
 fn named(file: &Scratch, was: &[u8], now: Option<&[u8]>) -> (String, usize) {
     let path = file.0.to_str().unwrap();
     let (recording, _) = record(system(path).file(path, was), batches(path));
@@ -87,8 +88,8 @@ fn compares_contents_without_build_id() {
 #[test]
 fn knows_file_opened_for_another_process() {
     const PATH: &str = "/made/up/program";
-    // The file is opened for process 7 before the first tick; process 7 never has one. Process 9 maps it too, and
-    // process 10 comes later, with the build id of its file from the kernel.
+    // The file is opened for process 7 before the first tick; process 7 never has one. Process 9 maps
+    // it too, and process 10 comes later, with the build id of its file from the kernel.
     let system = system(PATH).process(9, PATH, vec![map(PATH, 42)]).memory(9, CODE, &[0x90; 4096]);
     let mut mapping = map(PATH, 42);
     mapping.file = FileId::BuildId([1; 20].into());

@@ -19,7 +19,8 @@ fn a_replay_gives_the_profiles_that_were_recorded() {
     let (recording, texts) = record(system(PATH), batches(PATH));
     let profiles: Vec<Profile> = replay(&recording).profiles().unwrap().map(Result::unwrap).collect();
     assert_eq!(profiles.iter().map(text).collect::<Vec<_>>(), texts);
-    // Two callers by frame pointer, and the kernel function's name, which is in no file of this machine.
+    // Two callers by frame pointer, and the kernel function's name, which is in no file of this
+    // machine.
     assert!(texts[0].contains("do_it_[k]"), "{}", texts[0]);
     assert!(texts[0].lines().any(|line| line.matches(';').count() == 3), "{}", texts[0]);
     assert_eq!(texts[1].lines().count(), 3, "{}", texts[1]);

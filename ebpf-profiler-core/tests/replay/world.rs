@@ -101,7 +101,8 @@ pub(crate) fn map(path: &str, inode: u64) -> MapEvent {
     MapEvent::new(CODE..CODE + 4096, 0, file, path)
 }
 
-/// Returns a system in which process 7 runs `path`; in its code a call ends at every multiple of 64.
+/// Returns a system in which process 7 runs `path`; in its code a call ends at every multiple of
+/// 64.
 pub(crate) fn system(path: &str) -> FakeSystem {
     let mut code = vec![0x90; 4096];
     code.iter_mut().skip(59).step_by(64).for_each(|byte| *byte = 0xe8);
@@ -112,7 +113,8 @@ pub(crate) fn system(path: &str) -> FakeSystem {
         .memory(8, CODE, &code)
 }
 
-/// Returns batches: process 7 is sampled, forks process 8, which is sampled, executes another program, and ends.
+/// Returns batches: process 7 is sampled, forks process 8, which is sampled, executes another
+/// program, and ends.
 pub(crate) fn batches(path: &str) -> Vec<Batch> {
     let mut first = Batch::default();
     first.push_tick(&raw(100, 7).bytes());

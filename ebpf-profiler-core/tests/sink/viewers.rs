@@ -20,7 +20,8 @@ type Values = BTreeMap<(String, String, String), f64>;
 
 const START: u64 = 1_000_000_000;
 
-/// Four kinds under a budget, in a thread with two sets of labels and in a process whose id is used again.
+/// Four kinds under a budget, in a thread with two sets of labels and in a process whose id is used
+/// again.
 fn kinds() -> Profile {
     let kinds = [
         SampleKind::cpu(Duration::from_millis(10)),

@@ -1,7 +1,7 @@
 //! Names and lines compared with independent tools, for every address of small programs.
 //!
-//! The programs are compiled here, so a compiler and binutils are required; without them the tests fail
-//! and name the package.
+//! The programs are compiled here, so a compiler and binutils are required; without them the tests
+//! fail and name the package.
 
 #![expect(clippy::panic, reason = "helpers of tests, which fail and tell")]
 

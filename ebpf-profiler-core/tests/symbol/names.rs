@@ -32,8 +32,8 @@ pub(crate) fn listed(program: &Program, option: &str) -> Vec<Listed> {
     output.lines().filter_map(listed).collect()
 }
 
-/// Checks that every address of every function has one of the names listed there, and no other address has any
-/// of them.
+/// Checks that every address of every function has one of the names listed there, and no other
+/// address has any of them.
 fn compare(program: &Program, functions: &[Listed]) {
     let addresses = program.addresses(".text");
     let (found, _) = ours(&program.module(), &addresses, SymbolOptions::default());
@@ -138,7 +138,8 @@ fn linkage_table() {
     }
 }
 
-/// Returns the linkage entries as `objdump` prints them: `0000000000001030 <puts@plt>:`, without versions.
+/// Returns the linkage entries as `objdump` prints them: `0000000000001030 <puts@plt>:`, without
+/// versions.
 fn linkage_entries(program: &Program) -> Vec<(u64, String)> {
     let sections = ["-j", ".plt", "-j", ".plt.sec", "-j", ".plt.got"];
     let output = run("binutils", "objdump", &[&["-d"][..], &sections, &[text(&program.path)]].concat());

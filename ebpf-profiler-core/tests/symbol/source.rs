@@ -1,13 +1,18 @@
-//! Lines and inlined functions, for every address of `.text`, against `llvm-symbolizer` and `addr2line` of binutils.
+//! Lines and inlined functions, for every address of `.text`, against `llvm-symbolizer` and
+//! `addr2line` of binutils.
 //!
 //! Intended differences between the tools and this crate:
 //!
-//! - A function with several names (aliases): any of them counts as the same, `nm` says which belong together.
-//! - LLVM gives the name of the source file, without line, from the symbol table. We give no file then.
-//! - LLVM names code in a function by the last label before it, we by the function; see `assembler`.
-//! - binutils calls functions without linker's name as the one that they are inlined into, calls the outermost as the
-//!   debug information does (`main` for what is `main.cold` in the symbol table) and gives padding the name of the
-//!   function before. LLVM and we don't, so binutils is asked for the lines of the whole chain.
+//! - A function with several names (aliases): any of them counts as the same, `nm` says which
+//!   belong together.
+//! - LLVM gives the name of the source file, without line, from the symbol table. We give no file
+//!   then.
+//! - LLVM names code in a function by the last label before it, we by the function; see
+//!   `assembler`.
+//! - binutils calls functions without linker's name as the one that they are inlined into, calls
+//!   the outermost as the debug information does (`main` for what is `main.cold` in the symbol
+//!   table) and gives padding the name of the function before. LLVM and we don't, so binutils is
+//!   asked for the lines of the whole chain.
 
 use std::path::Path;
 

@@ -46,7 +46,8 @@ fn compare(program: &Program) {
     assert!(right > 100, "{right}");
 }
 
-/// The frame of a handler's caller is looked up one byte before its address, like that of any other.
+/// The frame of a handler's caller is looked up one byte before its address, like that of any
+/// other.
 #[test]
 fn what_a_handler_returns_to_is_named() {
     test_needs::programs!("gcc", "nm");

@@ -16,8 +16,8 @@ const LONGEST: usize = 15;
 
 /// The tracked state of the registers at one instruction.
 pub(super) trait State: Clone + Default {
-    /// Executes the instruction at the start of `bytes`, whose address is `at`. Returns its length and the control flow
-    /// behind it, `None` if it cannot be decoded.
+    /// Executes the instruction at the start of `bytes`, whose address is `at`. Returns its length
+    /// and the control flow behind it, `None` if it cannot be decoded.
     fn step(&mut self, bytes: &[u8], at: u64, is_key: &dyn Fn(u64) -> bool) -> Option<(u64, Next)>;
 
     /// Returns the first distance from the thread pointer that was read at.
@@ -61,12 +61,14 @@ pub(super) fn field<S: State>(elf: &Elf, address: u64) -> Option<i64> {
     field
 }
 
-/// Returns the origin of the first word of the running thread that the function at `address` dereferences.
+/// Returns the origin of the first word of the running thread that the function at `address`
+/// dereferences.
 pub(super) fn dereferenced<S: State>(elf: &Elf, address: u64) -> Option<Origin> {
     follow::<S>(elf, address, &|_| false, |state| state.dereferenced())
 }
 
-/// Returns the addresses of the variables, eight bytes each, that the function at `address` loads, in order.
+/// Returns the addresses of the variables, eight bytes each, that the function at `address` loads,
+/// in order.
 pub(super) fn loads<S: State>(elf: &Elf, address: u64) -> Vec<u64> {
     let mut loads = Vec::new();
     follow::<S>(elf, address, &|_| false, |state| {
@@ -78,7 +80,8 @@ pub(super) fn loads<S: State>(elf: &Elf, address: u64) -> Vec<u64> {
     loads
 }
 
-/// Returns the location of the eight bytes that the function at `address` returns; `None` if it branches.
+/// Returns the location of the eight bytes that the function at `address` returns; `None` if it
+/// branches.
 pub(super) fn word<S: State>(elf: &Elf, address: u64) -> Option<Location> {
     let (mut at, mut state) = (address, S::default());
     for _ in 0..MAX_STEPS {
@@ -97,7 +100,8 @@ pub(super) fn word<S: State>(elf: &Elf, address: u64) -> Option<Location> {
     }
 }
 
-/// Follows the code at `address`, both ways at branches, until the origin of its result is determined.
+/// Follows the code at `address`, both ways at branches, until the origin of its result is
+/// determined.
 fn follow<S: State>(
     elf: &Elf,
     address: u64,

@@ -1,4 +1,5 @@
-//! Reads from the machine code of accessor functions where a runtime keeps its state: the facts that no symbol gives.
+//! Reads from the machine code of accessor functions where a runtime keeps its state: the facts
+//! that no symbol gives.
 //!
 //! ```text
 //!   PyGILState_GetThisThreadState:          Origin::Key
@@ -41,7 +42,8 @@ pub(crate) enum Origin {
     Static { offset: i64 },
     /// At the distance from the thread pointer that is stored at `slot`.
     Slot { slot: u64, plus: i64 },
-    /// In the thread-local storage of a module: `pair` holds the module's number and the offset in its storage.
+    /// In the thread-local storage of a module: `pair` holds the module's number and the offset in
+    /// its storage.
     Module { pair: u64, plus: i64 },
     /// At the distance that the TLS descriptor at `pair` resolves to.
     Descriptor { pair: u64, plus: i64 },
@@ -69,8 +71,8 @@ impl Location {
 
 /// Returns the origin of the word of the running thread that the function at `address` returns.
 ///
-/// `is_key` returns `true` for the address of a thread-specific key (`Py_tss_t`), as opposed to a TLS descriptor. The
-/// number of the key is the four bytes at distance 4 from that address.
+/// `is_key` returns `true` for the address of a thread-specific key (`Py_tss_t`), as opposed to a
+/// TLS descriptor. The number of the key is the four bytes at distance 4 from that address.
 pub(crate) fn returned(elf: &Elf, address: u64, is_key: &dyn Fn(u64) -> bool) -> Option<Origin> {
     match elf.arch() {
         Arch::X86_64 => follow::returned::<x86_64::State>(elf, address, is_key),
@@ -86,7 +88,8 @@ pub(crate) fn word(elf: &Elf, address: u64) -> Option<Location> {
     }
 }
 
-/// Returns the origin of the first word of the running thread that the function at `address` dereferences.
+/// Returns the origin of the first word of the running thread that the function at `address`
+/// dereferences.
 ///
 /// ```text
 ///   rb_errinfo:
@@ -101,7 +104,8 @@ pub(crate) fn dereferenced(elf: &Elf, address: u64) -> Option<Origin> {
     }
 }
 
-/// Returns the addresses of the variables, eight bytes each, that the function at `address` loads, in order.
+/// Returns the addresses of the variables, eight bytes each, that the function at `address` loads,
+/// in order.
 pub(crate) fn loads(elf: &Elf, address: u64) -> Vec<u64> {
     match elf.arch() {
         Arch::X86_64 => follow::loads::<x86_64::State>(elf, address),
@@ -117,7 +121,8 @@ pub(crate) fn field(elf: &Elf, address: u64) -> Option<i64> {
     }
 }
 
-/// Returns the addresses of what looks like direct calls of `callee` in code that begins at `start`.
+/// Returns the addresses of what looks like direct calls of `callee` in code that begins at
+/// `start`.
 pub(crate) fn calls(arch: Arch, code: &[u8], start: u64, callee: u64) -> Vec<u64> {
     match arch {
         Arch::X86_64 => x86_64::calls(code, start, callee),

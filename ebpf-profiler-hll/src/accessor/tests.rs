@@ -42,7 +42,8 @@ fn of(code: &[u8]) -> Option<Origin> {
 #[test]
 fn finds_word_of_memory() {
     let word = |code: &[u8]| word(&elf(code), CODE);
-    // mov 0x100(%rip), %rax; ret                                                          (2.7, and linked into a program)
+    // mov 0x100(%rip), %rax; ret                                                          (2.7, and
+    // linked into a program)
     let direct = b"\x48\x8b\x05\x00\x01\x00\x00\xc3";
     assert_eq!(word(direct), Some(Location::at(CODE + 7 + 0x100)));
     // endbr64; mov 0x100(%rip), %rax; mov 0x278(%rax), %rax; ret                          (3.13)
@@ -55,7 +56,8 @@ fn finds_word_of_memory() {
 
 #[test]
 fn finds_key_passed_by_number() {
-    // cmpq $0, 0x563d50(%rip); je 0x1000 + 0x100; mov 0x563d50(%rip), %edi; jmp …      (3.11 in one piece)
+    // cmpq $0, 0x563d50(%rip); je 0x1000 + 0x100; mov 0x563d50(%rip), %edi; jmp …      (3.11 in one
+    // piece)
     let code = b"\x48\x83\x3d\x50\x3d\x56\x00\x00\x0f\x84\xf2\x00\x00\x00\x8b\x3d\x50\x3d\x56\x00\xe9\x00\x01\x00\x00";
     let created = Some(Location::at(CODE + 8 + 0x56_3d50));
     assert_eq!(of(code), Some(Origin::Key { number: Location::at(CODE + 20 + 0x56_3d50), created }));
@@ -71,13 +73,15 @@ fn finds_key_passed_by_address() {
     let code =
         b"\x48\x8b\x05\x00\x01\x00\x00\x53\x48\x8d\x98\x08\x06\x00\x00\x48\x89\xdf\xe8\x00\x00\x00\x10";
     assert_eq!(of(code), Some(Origin::Key { number: at(0x60c), created: Some(at(0x608)) }));
-    // lea 0x3ff9(%rip), %rdi; jmp …                                                       (linked into a program)
+    // lea 0x3ff9(%rip), %rdi; jmp …                                                       (linked into
+    // a program)
     let code = b"\x48\x8d\x3d\xf9\x3f\x00\x00\xe9\x00\x00\x00\x10";
     assert_eq!(
         of(code),
         Some(Origin::Key { number: Location::at(KEY + 4), created: Some(Location::at(KEY)) })
     );
-    // mov $0x5000, %edi; jmp …                                                            (at a fixed address)
+    // mov $0x5000, %edi; jmp …                                                            (at a fixed
+    // address)
     let code = b"\xbf\x00\x50\x00\x00\xe9\x00\x00\x00\x10";
     assert_eq!(
         of(code),
@@ -105,16 +109,19 @@ fn finds_thread_local_variables_of_all_models() {
     // mov %fs:0, %rax; mov -24(%rax), %rax; ret
     let code = b"\x64\x48\x8b\x04\x25\x00\x00\x00\x00\x48\x8b\x40\xe8\xc3";
     assert_eq!(of(code), Some(Origin::Static { offset: -24 }));
-    // mov 0x100(%rip), %rax; mov %fs:(%rax), %rax; ret                                    (initial-exec)
+    // mov 0x100(%rip), %rax; mov %fs:(%rax), %rax; ret
+    // (initial-exec)
     let code = b"\x48\x8b\x05\x00\x01\x00\x00\x64\x48\x8b\x00\xc3";
     assert_eq!(of(code), Some(Origin::Slot { slot: CODE + 7 + 0x100, plus: 0 }));
     // mov %fs:0, %rax; add 0x100(%rip), %rax; mov (%rax), %rax; ret
     let code = b"\x64\x48\x8b\x04\x25\x00\x00\x00\x00\x48\x03\x05\x00\x01\x00\x00\x48\x8b\x00\xc3";
     assert_eq!(of(code), Some(Origin::Slot { slot: CODE + 16 + 0x100, plus: 0 }));
-    // sub $8, %rsp; data16 lea 0x100(%rip), %rdi; data16 … call __tls_get_addr; mov (%rax), %rax; …; ret
+    // sub $8, %rsp; data16 lea 0x100(%rip), %rdi; data16 … call __tls_get_addr; mov (%rax), %rax; …;
+    // ret
     let code = b"\x48\x83\xec\x08\x66\x48\x8d\x3d\x00\x01\x00\x00\x66\x66\x48\xe8\x00\x00\x00\x10\x48\x8b\x00\x48\x83\xc4\x08\xc3";
     assert_eq!(of(code), Some(Origin::Module { pair: CODE + 12 + 0x100, plus: 0 }));
-    // lea 0x100(%rip), %rdi; call __tls_get_addr; mov 8(%rax), %rax; ret                  (local-dynamic)
+    // lea 0x100(%rip), %rdi; call __tls_get_addr; mov 8(%rax), %rax; ret
+    // (local-dynamic)
     let code = b"\x48\x8d\x3d\x00\x01\x00\x00\xe8\x00\x00\x00\x10\x48\x8b\x40\x08\xc3";
     assert_eq!(of(code), Some(Origin::Module { pair: CODE + 7 + 0x100, plus: 8 }));
     // lea 0x100(%rip), %rax; call *(%rax); mov %fs:(%rax), %rax; ret                      (descriptor)
@@ -124,7 +131,8 @@ fn finds_thread_local_variables_of_all_models() {
 
 #[test]
 fn finds_field_of_thread() {
-    // mov %fs:0, %rax; mov 0x80(%rax), %rax; mov %edi, %edi; mov (%rax,%rdi,8), %rax; ret   (musl's getspecific)
+    // mov %fs:0, %rax; mov 0x80(%rax), %rax; mov %edi, %edi; mov (%rax,%rdi,8), %rax; ret   (musl's
+    // getspecific)
     let code =
         b"\x64\x48\x8b\x04\x25\x00\x00\x00\x00\x48\x8b\x80\x80\x00\x00\x00\x89\xff\x48\x8b\x04\xf8\xc3";
     assert_eq!(field(&elf(code), CODE), Some(0x80));

@@ -55,7 +55,8 @@ impl Value {
         }
     }
 
-    /// Returns the value loaded from memory at this value plus `distance`: eight bytes if `is_wide`, else four.
+    /// Returns the value loaded from memory at this value plus `distance`: eight bytes if
+    /// `is_wide`, else four.
     pub(super) fn load(self, distance: i64, is_wide: bool) -> Value {
         match self.add(distance) {
             Value::ThreadPointer(offset) => Value::ThreadWord(Origin::Static { offset }),
@@ -79,8 +80,8 @@ impl Value {
         Some(Origin::Key { number: key.add(4), created: Some(key) })
     }
 
-    /// Returns the result of a call with this value as its argument: the address of a thread-local variable, if the
-    /// callee is `__tls_get_addr`.
+    /// Returns the result of a call with this value as its argument: the address of a thread-local
+    /// variable, if the callee is `__tls_get_addr`.
     pub(super) fn called(self) -> Value {
         match self {
             Value::Address(Location { pointer: None, plus: pair }) => {

@@ -151,7 +151,8 @@ impl Part {
         Part { start: u32::MAX, end: 0 }
     }
 
-    /// Returns the part extended by the first of some fields, as many as fit, and their number; `None` if none does.
+    /// Returns the part extended by the first of some fields, as many as fit, and their number;
+    /// `None` if none does.
     fn with_most(self, fields: &[u32], size: u32) -> Option<(Part, usize)> {
         let with = |count: usize| {
             let mut part = self;

@@ -7,8 +7,8 @@
 //!   scope  {offset of the caller's scope or 0, number of the Method, bytecode index + 1, …}    compressed numbers
 //! ```
 //!
-//! The last address is a return address or that of an instruction: of one that polls for a safepoint or reads through null, and with
-//! `-XX:+DebugNonSafepoints` of any one.
+//! The last address is a return address or that of an instruction: of one that polls for a
+//! safepoint or reads through null, and with `-XX:+DebugNonSafepoints` of any one.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -23,7 +23,8 @@ use super::tables;
 /// Maximum size of a table of compiled code, in bytes.
 const MAX_TABLE: u64 = 1 << 20;
 
-/// Maximum number of methods in all chains of compiled code, those of positions and those of scopes.
+/// Maximum number of methods in all chains of compiled code, those of positions and those of
+/// scopes.
 const MAX_CALLS: usize = 1 << 18;
 
 /// Maximum number of methods that are inlined into one another.
@@ -61,7 +62,8 @@ pub(super) struct Call {
 }
 
 impl Blob {
-    /// Reads the blob at `address`. `check` holds the low bits of the number that its compilation had.
+    /// Reads the blob at `address`. `check` holds the low bits of the number that its compilation
+    /// had.
     pub(super) fn read(
         address: u64,
         check: u32,
@@ -160,7 +162,8 @@ impl Tables {
         Ok(Some(Tables { pcs, scopes: read(base, scopes[0], scopes[1])?, methods }))
     }
 
-    /// Returns the chains of methods, outermost first; `code` is the distance from the blob to its code, `version` that of the JDK.
+    /// Returns the chains of methods, outermost first; `code` is the distance from the blob to its
+    /// code, `version` that of the JDK.
     fn ranges(&self, code: u32, version: i32) -> Vec<(u32, Rc<[Call]>)> {
         let mut known: HashMap<u32, Rc<[Call]>> = HashMap::new();
         let mut ranges: Vec<(u32, Rc<[Call]>)> = Vec::new();

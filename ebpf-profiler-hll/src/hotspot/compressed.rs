@@ -111,7 +111,8 @@ mod tests {
 
     #[test]
     fn decodes_lines() {
-        // bci 0 line 100: ff, signed 0, signed 100 (200 = c8 00); bci 3 line 102: 1a; bci 4 line 90: ff 02 17 (-12 = 23).
+        // bci 0 line 100: ff, signed 0, signed 100 (200 = c8 00); bci 3 line 102: 1a; bci 4 line 90: ff 02
+        // 17 (-12 = 23).
         let bytes = [0xff, 0, 0xc8, 0, 3 << 3 | 2, 0xff, 2, 23, 0, 9];
         let lines: Vec<_> = Compressed::new(&bytes, 17).lines().steps().collect();
         assert_eq!(lines, [(0, 100), (3, 102), (4, 90)]);

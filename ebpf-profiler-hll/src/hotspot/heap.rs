@@ -35,7 +35,8 @@ pub(super) struct Heap {
 }
 
 impl CodeMemory {
-    /// Returns the address of the blob around an address; `None` if there is none. `header` is the size of that of a block.
+    /// Returns the address of the blob around an address; `None` if there is none. `header` is the
+    /// size of that of a block.
     pub(super) fn blob(&self, at: u64, header: u32, memory: &dyn Memory) -> Option<u64> {
         /// Segment of a block that is free.
         const FREE: u8 = 0xff;
@@ -53,7 +54,8 @@ impl CodeMemory {
         None
     }
 
-    /// Reads the heaps. Fails with [`Reason::NotReady`] until the virtual machine has generated its interpreter.
+    /// Reads the heaps. Fails with [`Reason::NotReady`] until the virtual machine has generated its
+    /// interpreter.
     pub(super) fn read(tables: &Tables, layout: &Layout, memory: &dyn Memory) -> Result<CodeMemory, Reason> {
         let variable = |of, name| {
             let at = tables.address(of, name).ok_or(Reason::Unsupported)?;

@@ -1,7 +1,7 @@
 //! Offsets of HotSpot's structures in one process, in bytes.
 //!
-//! All but the slots of interpreter frames come from the [tables](super::tables). The generations differ in where they keep
-//! a fact, not only in its offset:
+//! All but the slots of interpreter frames come from the [tables](super::tables). The generations
+//! differ in where they keep a fact, not only in its offset:
 //!
 //! | fact | 8 | 9 to 22 | 23, 24 | from 25 on |
 //! |---|---|---|---|---|
@@ -13,8 +13,9 @@
 //! | compressed numbers | may hold zero bytes | hold none from 20 on | hold none | hold none |
 //! | next bytecode in an interpreter frame | slot 7 | slot 8 | slot 8 | slot 8 |
 //!
-//! A missing row costs only what needs it: without those of scopes or of deoptimization handlers, compiled methods have no lines and
-//! no inlined methods; without those of line tables or source files, these are missing.
+//! A missing row costs only what needs it: without those of scopes or of deoptimization handlers,
+//! compiled methods have no lines and no inlined methods; without those of line tables or source
+//! files, these are missing.
 
 use ebpf_profiler_core::language::Reason;
 use ebpf_programs::walk::identity::hotspot::Fields;
@@ -114,9 +115,11 @@ pub(super) struct ScopesLayout {
 /// Location of scopes and PCs.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Scopes {
-    /// In the blob, where the PCs follow them: a pointer to the scopes, or their offset; and the field behind whose offset the PCs end.
+    /// In the blob, where the PCs follow them: a pointer to the scopes, or their offset; and the
+    /// field behind whose offset the PCs end.
     Inside { data: u32, is_pointer: bool, pcs_end: u32 },
-    /// In a block, where they follow the PCs: a pointer to the block, its size, and the offset of the scopes.
+    /// In a block, where they follow the PCs: a pointer to the block, its size, and the offset of
+    /// the scopes.
     Outside { immutable: u32, immutable_size: u32, data: u32 },
 }
 

@@ -144,7 +144,8 @@ fn symbol(at: u64, fields: &MethodLayout, memory: &dyn Memory) -> Result<String,
 
 /// Returns a class in Java form: `java.util.HashMap`.
 ///
-/// Hidden classes lose the address, and classes of lambdas the number, in which runs of one program differ.
+/// Hidden classes lose the address, and classes of lambdas the number, in which runs of one program
+/// differ.
 pub(super) fn class_name(symbol: &str) -> String {
     let end = ["+0x", "/0x", ".0x"].iter().find_map(|mark| {
         let at = symbol.rfind(mark)?;

@@ -1,7 +1,9 @@
-//! HotSpot, the Java virtual machine of OpenJDK 8 and later: Java, Scala, Kotlin and what else runs on it.
+//! HotSpot, the Java virtual machine of OpenJDK 8 and later: Java, Scala, Kotlin and what else runs
+//! on it.
 //!
-//! Frames of Java methods are on the native stack, in memory that the runtime owns: the *code heaps*. The kernel side walks them
-//! by the code blob that an address lies in, or, in the interpreter, by the frame pointer.
+//! Frames of Java methods are on the native stack, in memory that the runtime owns: the *code
+//! heaps*. The kernel side walks them by the code blob that an address lies in, or, in the
+//! interpreter, by the frame pointer.
 //!
 //! ```text
 //!   gHotSpotVMStructs, …Types, …IntConstants ──► offsets, code heaps, interpreter     once a process
@@ -22,8 +24,8 @@
 //!
 //! # Reuse of addresses
 //!
-//! A frame carries the address of the method's `ConstMethod`, or the number of the compilation. If the address holds another
-//! one when it is named, it gets no name.
+//! A frame carries the address of the method's `ConstMethod`, or the number of the compilation. If
+//! the address holds another one when it is named, it gets no name.
 //!
 //! # Versions
 //!
@@ -41,12 +43,15 @@
 //! # Limits
 //!
 //! * x86_64 only.
-//! * Java 28 with `--enable-preview`: frames of methods that take value objects as several arguments are not tested.
-//! * Compiled code describes calls and safepoints only, so its innermost frame has the line of the next one. A loop of an inlined
-//!   method without a safepoint, as Serial and Parallel GC have them, shows as the method that it is inlined into. With
-//!   `-XX:+UnlockDiagnosticVMOptions -XX:+DebugNonSafepoints` both are exact.
-//! * The callers of a virtual thread that was unmounted stay in the heap until they are returned to. They are found by variables of
-//!   the symbol table; in a `libjvm.so` without one, a frame that is marked as not readable stands for them.
+//! * Java 28 with `--enable-preview`: frames of methods that take value objects as several
+//!   arguments are not tested.
+//! * Compiled code describes calls and safepoints only, so its innermost frame has the line of the
+//!   next one. A loop of an inlined method without a safepoint, as Serial and Parallel GC have
+//!   them, shows as the method that it is inlined into. With `-XX:+UnlockDiagnosticVMOptions
+//!   -XX:+DebugNonSafepoints` both are exact.
+//! * The callers of a virtual thread that was unmounted stay in the heap until they are returned
+//!   to. They are found by variables of the symbol table; in a `libjvm.so` without one, a frame
+//!   that is marked as not readable stands for them.
 //!
 //! Published structures: [vmStructs.cpp of 21](https://github.com/openjdk/jdk/blob/jdk-21+35/src/hotspot/share/runtime/vmStructs.cpp).
 //! Frames: [frame_x86.hpp](https://github.com/openjdk/jdk/blob/jdk-21+35/src/hotspot/cpu/x86/frame_x86.hpp).
@@ -77,7 +82,8 @@ use ebpf_profiler_core::elf::Elf;
 use ebpf_profiler_core::language::{Language, Runtime};
 use ebpf_programs::abi::interpreter::walker;
 
-/// The language Java: interpreted, compiled and inlined methods of HotSpot, the JVM of OpenJDK 8 to 28.
+/// The language Java: interpreted, compiled and inlined methods of HotSpot, the JVM of OpenJDK 8 to
+/// 28.
 ///
 /// # Examples
 ///

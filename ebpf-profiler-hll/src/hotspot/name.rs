@@ -19,8 +19,9 @@ use crate::words::Words;
 /// Maximum number of methods that are cached; the same ones are inlined in many places.
 const MAX_METHODS: usize = 1 << 12;
 
-/// Maximum number of entries of line tables that are cached, eight bytes each, and of those of methods that are inlined into
-/// one. Programs have some hundred per method; a process may claim 65,536.
+/// Maximum number of entries of line tables that are cached, eight bytes each, and of those of
+/// methods that are inlined into one. Programs have some hundred per method; a process may claim
+/// 65,536.
 const MAX_LINES: usize = 1 << 20;
 
 /// Maximum number of methods that are inlined into one.
@@ -37,7 +38,8 @@ const STUB: u64 = shape::STUB as u64;
 /// Name of stub routines that have none of their own.
 const ROUTINES: &str = "StubRoutines";
 
-/// Name of the stub routine by which native code calls Java, also where no list has the names of stub routines.
+/// Name of the stub routine by which native code calls Java, also where no list has the names of
+/// stub routines.
 const CALL_STUB: &str = "call_stub";
 
 /// Bits of a check.
@@ -141,7 +143,8 @@ impl Names {
         }
     }
 
-    /// Returns the name of the blob around an address, without the number of a part of the stub routines.
+    /// Returns the name of the blob around an address, without the number of a part of the stub
+    /// routines.
     fn blob(&self, address: u64, memory: &dyn Memory) -> Option<String> {
         let blob = self.code.blob(address, self.layout.heap.header, memory)?;
         let name = memory.u64(blob.wrapping_add(self.layout.blob.name.into())).ok()?;

@@ -1,5 +1,5 @@
-//! Names of the machine's own code: stub routines, most of which are generated when the virtual machine starts, some by the
-//! threads of its compilers.
+//! Names of the machine's own code: stub routines, most of which are generated when the virtual
+//! machine starts, some by the threads of its compilers.
 
 use ebpf_profiler_core::language::Memory;
 
@@ -52,7 +52,8 @@ impl Stubs {
     }
 }
 
-/// Reads the list from its first routine on: `{next, group, name, [index,] begin, end}`. An unreadable list ends there.
+/// Reads the list from its first routine on: `{next, group, name, [index,] begin, end}`. An
+/// unreadable list ends there.
 fn read(head: u64, memory: &dyn Memory) -> Vec<(u64, u64, String)> {
     let pages = tables::Pages::new(memory);
     let memory: &dyn Memory = &pages;

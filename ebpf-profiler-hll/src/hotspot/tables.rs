@@ -7,7 +7,8 @@
 //!   gHotSpotVMIntConstants                                             one row a constant
 //! ```
 //!
-//! The rows of some builds are filled by static initializers, so they are read from the process and not from the file.
+//! The rows of some builds are filled by static initializers, so they are read from the process and
+//! not from the file.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -40,7 +41,8 @@ pub(super) struct TableSymbols {
     ints: TableSymbol<2>,
 }
 
-/// One table: the variable that points to it, that with the distance of its rows, and those with the offsets of its columns.
+/// One table: the variable that points to it, that with the distance of its rows, and those with
+/// the offsets of its columns.
 #[derive(Clone, Copy, Debug)]
 struct TableSymbol<const N: usize> {
     rows: u64,

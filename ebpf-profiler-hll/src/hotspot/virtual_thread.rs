@@ -1,5 +1,5 @@
-//! Variables by which frames of virtual threads are found that are in the heap. They are only in the symbol table, if there is
-//! one; without them one frame stands for such callers.
+//! Variables by which frames of virtual threads are found that are in the heap. They are only in
+//! the symbol table, if there is one; without them one frame stands for such callers.
 
 use ebpf_profiler_core::language::{Reason, Target};
 use ebpf_programs::abi::hotspot::oops;
@@ -8,7 +8,8 @@ use super::tables::Tables;
 
 /// Return address of the outermost frame of a virtual thread whose callers are not on the stack.
 const RETURN_BARRIER: usize = 0;
-/// Return address into the frame that entered the virtual thread; set when the first one is started.
+/// Return address into the frame that entered the virtual thread; set when the first one is
+/// started.
 const RETURN_PC: usize = 1;
 /// Offsets of fields, four bytes each: `Continuation.tail`, then those of `StackChunk`.
 const TAIL: usize = 2;
@@ -57,8 +58,9 @@ impl VirtualThreadSymbols {
         }
     }
 
-    /// Returns the parameters of the kernel side's walker from `RETURN_BARRIER` on, zeros without virtual threads. Fails with
-    /// [`Reason::NotReady`] until the virtual machine has set the variables.
+    /// Returns the parameters of the kernel side's walker from `RETURN_BARRIER` on, zeros without
+    /// virtual threads. Fails with [`Reason::NotReady`] until the virtual machine has set the
+    /// variables.
     pub(super) fn parameters(&self, tables: &Tables, target: &Target<'_>) -> Result<[u64; 6], Reason> {
         let variables = [RETURN_BARRIER, RETURN_PC, ENTER_SPECIAL].map(|index| self.0[index]);
         let [Some(barrier), Some(return_pc), Some(enter_special)] = variables else { return Ok([0; 6]) };

@@ -1,7 +1,8 @@
 //! Attaches to a process that runs LuaJIT.
 //!
-//! Nothing of the process is read: each frame of the loop leads to its state. Areas of code that it compiles begin with the address of the
-//! area before and with their size (`MCLink`): other code that is generated at run time, as PCRE's beside it, isn't its own.
+//! Nothing of the process is read: each frame of the loop leads to its state. Areas of code that it
+//! compiles begin with the address of the area before and with their size (`MCLink`): other code
+//! that is generated at run time, as PCRE's beside it, isn't its own.
 
 use ebpf_profiler_core::language::{Attachment, CodeRanges, FramePath, FrameWalker, Reason};
 use ebpf_programs::abi::interpreter::walker;

@@ -17,7 +17,8 @@ const MAX_SEARCHED: usize = 1 << 12;
 /// Maximum number of moves from slot to slot that are followed.
 const MAX_MOVES: u32 = 16;
 
-/// Returns the name of the function that the instruction at `position` calls; `None` if it has none there.
+/// Returns the name of the function that the instruction at `position` calls; `None` if it has none
+/// there.
 pub(super) fn name(caller: &Prototype, position: u32, memory: &dyn Memory) -> Result<Option<String>, Reason> {
     let code = caller.instructions(memory)?;
     let Some(&call) = code.get(position as usize) else { return Ok(None) };

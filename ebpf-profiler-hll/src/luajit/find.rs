@@ -1,7 +1,8 @@
 //! Recognizes files that hold LuaJIT.
 //!
-//! The library exports its functions to C, whatever the name of the file; a program that contains it has them in its symbol
-//! table. The loop has no exported symbol. Its unwind rules are those of one frame from the first instruction to the last:
+//! The library exports its functions to C, whatever the name of the file; a program that contains
+//! it has them in its symbol table. The loop has no exported symbol. Its unwind rules are those of
+//! one frame from the first instruction to the last:
 //!
 //! ```text
 //!   stack pointer + 80: end of the frame; rbp, rbx, r15 and r14 saved below the return address
@@ -20,7 +21,8 @@ use crate::fde::Fdes;
 /// A function of LuaJIT's interface that Lua's doesn't have.
 const MARK: &str = "luaJIT_setmode";
 
-/// A function whose code shows the layout of a state: it reads a byte behind the first pointer in it.
+/// A function whose code shows the layout of a state: it reads a byte behind the first pointer in
+/// it.
 const GET_HOOK_MASK: &str = "lua_gethookmask";
 
 /// Minimum size of the loop, in bytes; it has some 15,000.

@@ -1,4 +1,5 @@
-//! Instructions of LuaJIT 2.1, as far as names of functions need them. Those of 2.0 are [renumbered](super::build).
+//! Instructions of LuaJIT 2.1, as far as names of functions need them. Those of 2.0 are
+//! [renumbered](super::build).
 //!
 //! ```text
 //!   bits 0-7  operation   8-15  A   16-23  C   24-31  B        or  16-31  D

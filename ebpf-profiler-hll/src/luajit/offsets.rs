@@ -9,7 +9,8 @@
 //!                                          49 89 96 ‹base› 49 89                  mov [r14 + base], rdx
 //! ```
 //!
-//! A build with references of 4 bytes has the same instructions with 32-bit registers. It doesn't enter a state with the first one.
+//! A build with references of 4 bytes has the same instructions with 32-bit registers. It doesn't
+//! enter a state with the first one.
 
 use ebpf_programs::abi::luajit::parameter;
 

@@ -147,7 +147,8 @@ impl Prototype {
 /// Names of local variables.
 pub(super) struct Variables(Vec<u8>);
 
-/// First byte of the end of the names, and of variables that the compiler creates: up to this value.
+/// First byte of the end of the names, and of variables that the compiler creates: up to this
+/// value.
 const LAST_INTERNAL: u8 = 6;
 
 impl Variables {

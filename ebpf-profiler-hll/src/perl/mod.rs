@@ -1,7 +1,7 @@
 //! Perl 5.32 to 5.42, with threads and without.
 //!
-//! The *loop* is `Perl_runops_standard`, with a debugger `Perl_runops_debug`; a *run* is the list of subs and evals that one
-//! native call of the loop executes.
+//! The *loop* is `Perl_runops_standard`, with a debugger `Perl_runops_debug`; a *run* is the list
+//! of subs and evals that one native call of the loop executes.
 //!
 //! ```text
 //!   thread ──PL_thr_key──► interpreter ──► curstackinfo ──► contexts, an array ──prev──► contexts ──► …
@@ -20,20 +20,21 @@
 //! | `eval`, `require`, `use` | `(eval)`, as `caller` names it | yes |
 //! | code of the program outside subs | `{main}` | yes |
 //!
-//! Subs in C (XS) have no context: their native frames are shown. The line is that of the current statement; a sub that is being
-//! entered has none yet.
+//! Subs in C (XS) have no context: their native frames are shown. The line is that of the current
+//! statement; a sub that is being entered has none yet.
 //!
 //! # Reuse of addresses
 //!
-//! A new sub can reuse the memory of one that was freed. Frames carry a hash of its body, its file, and the number of its
-//! first statement, which Perl counts up while it compiles; those of code outside of subs the first 96 bytes of the path.
+//! A new sub can reuse the memory of one that was freed. Frames carry a hash of its body, its file,
+//! and the number of its first statement, which Perl counts up while it compiles; those of code
+//! outside of subs the first 96 bytes of the path.
 //!
 //! # Limits
 //!
-//! * `eval` in code that C called (`sort { eval … }`) begins another loop, which lasts until that code returns. The subs of
-//!   both loops stand in the inner one.
-//! * The block of `sort { … }` is code of the sub around it: while it calls a regular expression that calls a sub, its loop is
-//!   shown as a native frame.
+//! * `eval` in code that C called (`sort { eval … }`) begins another loop, which lasts until that
+//!   code returns. The subs of both loops stand in the inner one.
+//! * The block of `sort { … }` is code of the sub around it: while it calls a regular expression
+//!   that calls a sub, its loop is shown as a native frame.
 //!
 //! Structures: [cop.h of 5.36](https://github.com/Perl/perl5/blob/v5.36.0/cop.h),
 //! [intrpvar.h](https://github.com/Perl/perl5/blob/v5.36.0/intrpvar.h).

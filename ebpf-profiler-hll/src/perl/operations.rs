@@ -1,4 +1,5 @@
-//! Functions of Perl's operations, which newer versions don't export: by its tables of operations, read once per file.
+//! Functions of Perl's operations, which newer versions don't export: by its tables of operations,
+//! read once per file.
 //!
 //! ```text
 //!   PL_op_name   address of the name of each operation: "nextstate", …
@@ -136,7 +137,8 @@ mod tests {
 
     #[test]
     fn finds_function_that_gets_the_own_address() {
-        // Perl 5.36 of Debian 12, at 48: lea -0x37(%rip),%rsi; pop %rbx; jmp; and 5.40 of Debian 13, with a call.
+        // Perl 5.36 of Debian 12, at 48: lea -0x37(%rip),%rsi; pop %rbx; jmp; and 5.40 of Debian 13, with a
+        // call.
         let code = |tail: &[u8]| [&[0x90; 48][..], tail].concat();
         let jump = code(b"\x48\x8d\x35\xc9\xff\xff\xff\x5b\xe9\x53\x01\xff\xff");
         assert_eq!(caller(&jump, 0x17_0880), Some(0x16_0a10));

@@ -1,8 +1,8 @@
 //! Recognizes files that hold PHP.
 //!
-//! PHP exports its functions and variables to extensions, whatever the name of the file: `php8.2`, `php-fpm8.2`,
-//! `libphp8.2.so` (Apache's module and the embedding library). Static programs have no extensions to load; there it is found by
-//! its code.
+//! PHP exports its functions and variables to extensions, whatever the name of the file: `php8.2`,
+//! `php-fpm8.2`, `libphp8.2.so` (Apache's module and the embedding library). Static programs have
+//! no extensions to load; there it is found by its code.
 
 use std::ops::Range;
 
@@ -41,8 +41,8 @@ pub(super) struct RuntimeFacts {
 pub(super) enum Globals {
     /// A variable at this virtual address.
     OfProcess { address: u64 },
-    /// In the memory of each thread, in builds with thread safety (ZTS): a thread-local word leads there, and the distance is in a
-    /// variable at this virtual address.
+    /// In the memory of each thread, in builds with thread safety (ZTS): a thread-local word leads
+    /// there, and the distance is in a variable at this virtual address.
     OfThread { memory: Origin, distance: u64 },
 }
 
@@ -94,8 +94,8 @@ fn facts(
     Some(RuntimeFacts { offsets, globals, opline, frame })
 }
 
-/// Returns the register that holds the current instruction in a loop whose parts jump to one another
-/// (`ZEND_VM_KIND_HYBRID`).
+/// Returns the register that holds the current instruction in a loop whose parts jump to one
+/// another (`ZEND_VM_KIND_HYBRID`).
 fn opline(elf: &Elf, loops: &[Range<u64>]) -> Option<u8> {
     const R15: u8 = 15;
     let code = stripped::code(elf, loops.first()?)?;

@@ -23,7 +23,8 @@ const MAX_FRAME: u32 = 4096;
 pub(super) struct LoopFrame {
     /// Number of its bytes, return address included; with [`FRAME_POINTER`] if the loop sets one.
     pub(super) size: u64,
-    /// Virtual address of an instruction of the loop, behind its first byte, at which the frame is complete.
+    /// Virtual address of an instruction of the loop, behind its first byte, at which the frame is
+    /// complete.
     pub(super) resume: u64,
 }
 

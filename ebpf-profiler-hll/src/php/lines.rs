@@ -1,6 +1,7 @@
 //! Lines of a function's instructions.
 //!
-//! A position is the number of an instruction, with [bits](ebpf_programs::abi::php::identity) of the function's hash.
+//! A position is the number of an instruction, with [bits](ebpf_programs::abi::php::identity) of
+//! the function's hash.
 
 use ebpf_profiler_core::language::{Lines, Memory, Reason};
 use ebpf_programs::abi::php::INSTRUCTION;

@@ -15,7 +15,8 @@ const EVAL: u8 = 4;
 /// End of the file's name of evaluated code.
 const EVALUATED: &str = " : eval()'d code";
 
-/// Flag of a function that stands for `__call` or `__callStatic`; its name is that of the missing method.
+/// Flag of a function that stands for `__call` or `__callStatic`; its name is that of the missing
+/// method.
 const TRAMPOLINE: u32 = 1 << 18;
 
 /// Maximum number of bytes read of a function.
@@ -71,7 +72,8 @@ impl Names {
         Ok(hash(&self.words(head)?, 3) ^ hash(&[head.word(function::SCOPE)?, 0, 0], 1))
     }
 
-    /// Returns the words that identify a function, the last one of which is the address of its instructions.
+    /// Returns the words that identify a function, the last one of which is the address of its
+    /// instructions.
     fn words(&self, head: &Head) -> Result<[u64; 3], Reason> {
         let at = self.offsets.identity() as usize;
         Ok([head.word(at)?, head.word(at + 8)?, head.word(at + 16)?])
@@ -100,7 +102,8 @@ impl Attached for Names {
 }
 
 impl Names {
-    /// Returns the first bytes of the function at an address, its kind, and the bits of its positions, if it has this check.
+    /// Returns the first bytes of the function at an address, its kind, and the bits of its
+    /// positions, if it has this check.
     fn current(&self, address: u64, check: u32, memory: &dyn Memory) -> Result<(Head, u8, u32), Reason> {
         if address == 0 || !address.is_multiple_of(8) {
             return Err(Reason::Implausible);
@@ -179,7 +182,8 @@ mod tests {
     /// The words that identify the function: the last one is the address of its instruction.
     const WORDS: [u64; 3] = [0, 1, 0x4000];
 
-    /// Names a function of 8.2: `kind`, addresses of name and class, with a check of the same words or not.
+    /// Names a function of 8.2: `kind`, addresses of name and class, with a check of the same words
+    /// or not.
     fn named(kind: u64, name: u64, class: u64, is_current: bool) -> Result<Function, Reason> {
         let hash_of_name = if name == 0 { 0 } else { HASH };
         let hash = match kind {

@@ -14,12 +14,14 @@
 //! | `zend_class_entry` | `name` | 8 | same | same | same | same |
 //! | `zend_string` | `len`, `val` | 16, 24 | same | same | same | same |
 //!
-//! Sources: `Zend/zend_compile.h`, `zend_globals.h` and `zend_types.h` of PHP 7.4.33, 8.1 and 8.2.32; DWARF of a build of 8.2.32; the
-//! code of `zend_get_executed_filename_ex` of 7.4.33, 8.2.36 and 8.4.27. 8.3: from the OpenTelemetry profiler's tables.
+//! Sources: `Zend/zend_compile.h`, `zend_globals.h` and `zend_types.h` of PHP 7.4.33, 8.1 and
+//! 8.2.32; DWARF of a build of 8.2.32; the code of `zend_get_executed_filename_ex` of 7.4.33,
+//! 8.2.36 and 8.4.27. 8.3: from the OpenTelemetry profiler's tables.
 
 use super::version::Version;
 
-/// Offsets of the fields of a version's structures, in bytes. Those that all versions share are constants.
+/// Offsets of the fields of a version's structures, in bytes. Those that all versions share are
+/// constants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Offsets {
     /// From the executor's globals to the pointer to the innermost frame.
@@ -37,7 +39,8 @@ pub(super) struct Offsets {
 pub(super) struct GeneratorOffsets {
     /// The address of its frame.
     pub(super) frame: u16,
-    /// The node of the tree of generators that delegate to one another, and in a node the only child.
+    /// The node of the tree of generators that delegate to one another, and in a node the only
+    /// child.
     pub(super) node: u16,
     pub(super) child: u16,
     /// The frame that stands for those that delegate.

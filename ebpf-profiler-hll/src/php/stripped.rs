@@ -16,7 +16,8 @@ use ebpf_profiler_core::elf::{Arch, Elf, segment_type};
 
 use crate::fde;
 
-/// Ways to the code of the next instruction, which `r15` points to: `jmp *(%r15)` and `mov (%r15),%rax`.
+/// Ways to the code of the next instruction, which `r15` points to: `jmp *(%r15)` and `mov
+/// (%r15),%rax`.
 const DISPATCHES: [&[u8]; 2] = [b"\x41\xff\x27", b"\x49\x8b\x07"];
 
 /// Minimum number of them in a loop.
@@ -25,7 +26,8 @@ pub(super) const MIN_DISPATCHES: usize = 300;
 /// Sizes of a loop, in bytes.
 const LOOP: Range<u64> = 16 << 10..1 << 20;
 
-/// Maximum distance from an instruction with the address of the globals to the one that uses it, in bytes.
+/// Maximum distance from an instruction with the address of the globals to the one that uses it, in
+/// bytes.
 const NEAR: usize = 32;
 
 /// Minimum number of such pairs.
@@ -42,14 +44,16 @@ pub(super) struct Found {
     pub(super) globals: u64,
 }
 
-/// Returns `true` for a program in C without dynamic linker: others export PHP's symbols to extensions.
+/// Returns `true` for a program in C without dynamic linker: others export PHP's symbols to
+/// extensions.
 pub(super) fn is_static(elf: &Elf) -> bool {
     let is_linked = elf.segments().iter().any(|segment| segment.kind == PT_INTERP);
     let is_c = elf.section(".eh_frame").is_some() && elf.section(".gopclntab").is_none();
     elf.arch() == Arch::X86_64 && elf.entry() != 0 && !is_linked && is_c
 }
 
-/// Finds the loop among the functions of `.eh_frame`, and in it the globals, whose word at `current` it reads.
+/// Finds the loop among the functions of `.eh_frame`, and in it the globals, whose word at
+/// `current` it reads.
 pub(super) fn find(elf: &Elf, current: u32) -> Option<Found> {
     let functions = fde::all(elf);
     let candidates = functions.into_iter().filter(|range| LOOP.contains(&(range.end - range.start)));
@@ -86,7 +90,8 @@ pub(super) fn code(elf: &Elf, range: &Range<u64>) -> Option<Vec<u8>> {
     Some(code)
 }
 
-/// Returns the address that most pairs of instructions have in common: one loads it, a later one reads at `current` from it.
+/// Returns the address that most pairs of instructions have in common: one loads it, a later one
+/// reads at `current` from it.
 fn globals(code: &[u8], start: u64, current: u32) -> Option<u64> {
     let mut counts: HashMap<u64, usize> = HashMap::new();
     for at in 0..code.len().saturating_sub(7) {
@@ -100,7 +105,8 @@ fn globals(code: &[u8], start: u64, current: u32) -> Option<u64> {
     (count >= MIN_PAIRS).then_some(address)
 }
 
-/// Returns the address that an instruction of seven bytes loads: `mov $address,%reg` or `lea address(%rip),%reg`.
+/// Returns the address that an instruction of seven bytes loads: `mov $address,%reg` or `lea
+/// address(%rip),%reg`.
 fn loaded(code: &[u8], next: u64) -> Option<u64> {
     let [rex, opcode, modrm, rest @ ..] = code else { return None };
     let number = i32::from_le_bytes(*rest.first_chunk()?);

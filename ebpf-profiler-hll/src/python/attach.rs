@@ -90,10 +90,11 @@ fn own_state(state: Origin, target: &Target<'_>, further: &[i64]) -> Result<(Fra
     Ok((FramePath::from_thread_pointer(&[&path, further].concat()), path.len()))
 }
 
-/// Returns the path over the thread state in use, or else over the thread's own state, and the number of its hops that
-/// lead to a state.
+/// Returns the path over the thread state in use, or else over the thread's own state, and the
+/// number of its hops that lead to a state.
 ///
-/// The own state of a thread that works for several interpreters is that of the first. In 2.7 threads have no own state.
+/// The own state of a thread that works for several interpreters is that of the first. In 2.7
+/// threads have no own state.
 fn in_use(
     facts: &RuntimeFacts,
     current: CurrentOffsets,
@@ -119,13 +120,15 @@ fn in_use(
     Ok((FramePath::from_entry_in_use(head, current.thread, &fallback, further), 1 + fallback.len()))
 }
 
-/// Fails unless an interpreter exists and is in the list, which leads to the states of waiting threads.
+/// Fails unless an interpreter exists and is in the list, which leads to the states of waiting
+/// threads.
 fn ensure_initialized(facts: &RuntimeFacts, target: &Target<'_>) -> Result<(), Reason> {
     let head = thread_local::address(facts.interpreters.ok_or(Reason::Unsupported)?, target)?;
     if target.memory().u64(head)? == 0 { Err(Reason::NotReady) } else { Ok(()) }
 }
 
-/// Replaces offsets of code objects by those that the type's members declare: the table is of another build.
+/// Replaces offsets of code objects by those that the type's members declare: the table is of
+/// another build.
 fn refine(code: &mut CodeOffsets, members: u64, memory: &dyn Memory) -> Result<(), Reason> {
     let first = match memory.u64(members)? {
         // Not relocated yet.

@@ -1,4 +1,5 @@
-//! Parser of `_Py_DebugOffsets`, the description of its structures that CPython publishes from 3.13 on.
+//! Parser of `_Py_DebugOffsets`, the description of its structures that CPython publishes from 3.13
+//! on.
 //!
 //! ```text
 //!   0  "xdebugpy"   8  version   16  free-threaded   24  groups of offsets, eight bytes each
@@ -14,8 +15,9 @@
 //!   unicode_object     size  state  length  asciiobject_size
 //! ```
 //!
-//! Each version adds fields at the ends of groups, and groups between them. So a group has no fixed position; it is
-//! recognized by relations between its fields, such as `qualname = name + 8`. An unrecognized description is rejected.
+//! Each version adds fields at the ends of groups, and groups between them. So a group has no fixed
+//! position; it is recognized by relations between its fields, such as `qualname = name + 8`. An
+//! unrecognized description is rejected.
 
 use ebpf_profiler_core::elf::Elf;
 
@@ -66,7 +68,8 @@ pub(super) fn parse(bytes: &[u8]) -> Option<Offsets> {
         length == header && state == header + 16 && ascii > state && ascii + 16 < size
     })?;
     let [size, filename, name, qualname, table, first_line, _, locals, _, adaptive] = code;
-    // Not in the description; in all versions so far, `co_version` lies directly before `co_localsplusnames`.
+    // Not in the description; in all versions so far, `co_version` lies directly before
+    // `co_localsplusnames`.
     let version = locals - 4;
     let frames = frames(frame);
     let (qualname, version, instructions) = (Some(qualname), Some(version), Some(adaptive));
@@ -85,7 +88,8 @@ pub(super) fn parse(bytes: &[u8]) -> Option<Offsets> {
     })
 }
 
-/// Reads the lists of interpreters and threads from the first two groups, which no relation identifies.
+/// Reads the lists of interpreters and threads from the first two groups, which no relation
+/// identifies.
 fn lists(groups: &[u64], [_, _, next, _, _, thread]: [u32; 6]) -> Option<ListOffsets> {
     let &[_, _, head, size, id, interpreter, threads, ..] = groups else { return None };
     let is_plausible = head < groups[0] && [id, interpreter, threads].iter().all(|field| *field < size);
@@ -102,7 +106,8 @@ fn frames([_, caller, code, position, _, owner]: [u32; 6]) -> FrameOffsets {
 struct Groups<'a>(&'a [u64]);
 
 impl Groups<'_> {
-    /// Returns the first `N` consecutive fields, from field `from` on, that satisfy `is`, and the index behind them.
+    /// Returns the first `N` consecutive fields, from field `from` on, that satisfy `is`, and the
+    /// index behind them.
     fn find<const N: usize>(&self, from: usize, is: impl Fn([u32; N]) -> bool) -> Option<(usize, [u32; N])> {
         let windows = self.0.get(from..)?.windows(N).zip(from..);
         windows.filter(|(window, _)| window.iter().all(|&field| field < MAX_OFFSET)).find_map(

@@ -1,7 +1,7 @@
 //! Recognizes files that hold CPython.
 //!
-//! A runtime that loads extension modules exports its functions and types to them, whatever the name of the file. If it
-//! exports nothing, it is recognized by its symbol table.
+//! A runtime that loads extension modules exports its functions and types to them, whatever the
+//! name of the file. If it exports nothing, it is recognized by its symbol table.
 
 use std::ops::Range;
 
@@ -45,9 +45,9 @@ fn facts(elf: &Elf, symbols: &Symbols<'_>) -> Result<RuntimeFacts, Reason> {
 
 /// Returns the origin of a thread's thread state.
 ///
-/// `PyGILState_GetThisThreadState` returns the state that the thread used last, also while the thread runs without the
-/// global lock; the state that `PyThreadState_Get` returns is null then. In 2.7 it
-/// searches a list of CPython's, and the origin is unused.
+/// `PyGILState_GetThisThreadState` returns the state that the thread used last, also while the
+/// thread runs without the global lock; the state that `PyThreadState_Get` returns is null then. In
+/// 2.7 it searches a list of CPython's, and the origin is unused.
 fn state(elf: &Elf, symbols: &Symbols<'_>) -> Option<Origin> {
     let runtime = symbols.get("_PyRuntime").map_or(0..0, |it| it.address..it.address.saturating_add(it.size));
     let accessors =

@@ -25,7 +25,8 @@ const NO_LINE: u8 = 15;
 
 /// Decodes the line table of a code object, for positions as frames hold them.
 ///
-/// `first` is the first line of the function, `instructions` the offset of its bytecode in the object.
+/// `first` is the first line of the function, `instructions` the offset of its bytecode in the
+/// object.
 pub(super) fn lines(version: Version, table: &[u8], first: u32, instructions: u32) -> Lines {
     let form = match version {
         Version(2, _) => Form::Unsigned,

@@ -1,7 +1,7 @@
 //! CPython 2.7 and 3.6 on.
 //!
-//! The *loop* is `_PyEval_EvalFrameDefault` (`PyEval_EvalFrameEx` in 2.7); a *run* is the list of Python frames that one native
-//! call of the loop executes.
+//! The *loop* is `_PyEval_EvalFrameDefault` (`PyEval_EvalFrameEx` in 2.7); a *run* is the list of
+//! Python frames that one native call of the loop executes.
 //!
 //! ```text
 //!   thread ──key──► PyThreadState ──► frame ──► frame ──► …        2.7: searched in the list of all thread states
@@ -20,21 +20,23 @@
 //! | 3.11 | several | with the frame whose `is_entry` is set |
 //! | 3.12 on | several | before a frame of the loop itself: `owner` is 3, from 3.14 on 3 or 4 |
 //!
-//! From 3.12 on there are shim frames without source, steps of a call, whose code has no line. They have no name and
-//! produce no output frame.
+//! From 3.12 on there are shim frames without source, steps of a call, whose code has no line. They
+//! have no name and produce no output frame.
 //!
 //! # Thread states
 //!
-//! The thread state is the result of `PyGILState_GetThisThreadState`, also while the thread runs without the global lock.
-//! From 3.12 on that is the state that the thread used last. Up to 3.11 it is the first state of the thread, of whichever
-//! interpreter, so the state in use is checked first: it is taken if it is this thread's. 2.7 keeps a separate list; a
-//! thread whose state isn't in use is searched for among the states of all interpreters.
+//! The thread state is the result of `PyGILState_GetThisThreadState`, also while the thread runs
+//! without the global lock. From 3.12 on that is the state that the thread used last. Up to 3.11 it
+//! is the first state of the thread, of whichever interpreter, so the state in use is checked
+//! first: it is taken if it is this thread's. 2.7 keeps a separate list; a thread whose state isn't
+//! in use is searched for among the states of all interpreters.
 //!
 //! # Interpreters that call one another
 //!
-//! A thread may run a script in one interpreter that calls a script in another. Nothing leads from the state in use to
-//! the state that was in use before. So if a list of frames ends and the stack still has loops, the lists of all
-//! interpreters are searched for another state of this thread that has frames; these follow:
+//! A thread may run a script in one interpreter that calls a script in another. Nothing leads from
+//! the state in use to the state that was in use before. So if a list of frames ends and the stack
+//! still has loops, the lists of all interpreters are searched for another state of this thread
+//! that has frames; these follow:
 //!
 //! | calls | result |
 //! |---|---|
@@ -45,27 +47,32 @@
 //!
 //! # Children of a fork
 //!
-//! A child's first write to a page copies it, and the kernel unmaps the page meanwhile. A sample that falls into this moment
-//! can't read what is on it: the list ends there, with a frame that is marked as not readable, or has no frames. Of children of
-//! CPython 3.8 that live 100 ms, 0.2 to 0.6 % of the samples are such, with `ptep_clear_flush` in their kernel frames.
+//! A child's first write to a page copies it, and the kernel unmaps the page meanwhile. A sample
+//! that falls into this moment can't read what is on it: the list ends there, with a frame that is
+//! marked as not readable, or has no frames. Of children of CPython 3.8 that live 100 ms, 0.2 to
+//! 0.6 % of the samples are such, with `ptep_clear_flush` in their kernel frames.
 //!
 //! # Reuse of addresses
 //!
-//! The code object of a module is freed when the module is loaded, that of a function after `del`, and the next one takes its
-//! address, and its names and tables those of the former. From 3.12 on code objects have a version number, which frames carry along
-//! and naming compares. Before 3.12 frames carry a hash of what the object is made from: its words from the counts of arguments to
-//! the line table, its name (from 3.11 on the qualified one) by the name's own hash, the end of its file's path, and the beginning
-//! of the line table. An object that has been freed before it is named gets no name.
+//! The code object of a module is freed when the module is loaded, that of a function after `del`,
+//! and the next one takes its address, and its names and tables those of the former. From 3.12 on
+//! code objects have a version number, which frames carry along and naming compares. Before 3.12
+//! frames carry a hash of what the object is made from: its words from the counts of arguments to
+//! the line table, its name (from 3.11 on the qualified one) by the name's own hash, the end of its
+//! file's path, and the beginning of the line table. An object that has been freed before it is
+//! named gets no name.
 //!
 //! # Other builds
 //!
-//! * A file is recognized by symbols, whatever its name: `libpython`, `python`, a program that embeds CPython.
-//! * Free-threaded builds describe themselves from 3.13 on like all others. Their threads may run a copy of the bytecode
-//!   (3.14 on); frames of the copy have their function, but no line.
-//! * Tail-calling interpreters (an option of 3.14 with clang): the functions of instructions appear in the stack, called
-//!   by the loop.
+//! * A file is recognized by symbols, whatever its name: `libpython`, `python`, a program that
+//!   embeds CPython.
+//! * Free-threaded builds describe themselves from 3.13 on like all others. Their threads may run a
+//!   copy of the bytecode (3.14 on); frames of the copy have their function, but no line.
+//! * Tail-calling interpreters (an option of 3.14 with clang): the functions of instructions appear
+//!   in the stack, called by the loop.
 //! * Code of the JIT (an option from 3.13 on) is native code without a name, called by the loop.
-//! * Builds with `Py_TRACE_REFS` have larger objects than the table assumes: their functions get no names.
+//! * Builds with `Py_TRACE_REFS` have larger objects than the table assumes: their functions get no
+//!   names.
 //!
 //! Structures: [pycore_runtime.h of 3.13, with its debug offsets](https://github.com/python/cpython/blob/v3.13.0/Include/internal/pycore_runtime.h),
 //! [pycore_frame.h](https://github.com/python/cpython/blob/v3.13.0/Include/internal/pycore_frame.h).

@@ -97,13 +97,14 @@ impl Attached for Names {
     }
 }
 
-/// Offset of an object's type in builds whose first word is the reference count; free-threaded builds differ.
+/// Offset of an object's type in builds whose first word is the reference count; free-threaded
+/// builds differ.
 const COUNTED: u32 = 8;
 
 /// Returns `true` if the first word of an object is a plausible reference count.
 ///
-/// The first word of a freed object is the address of the next free block, or 0. From 3.14 on there are flags above the
-/// count, in bits above those of user-space addresses.
+/// The first word of a freed object is the address of the next free block, or 0. From 3.14 on there
+/// are flags above the count, in bits above those of user-space addresses.
 fn is_alive(word: u64) -> bool {
     word != 0 && !(1 << 32..1 << 47).contains(&word)
 }

@@ -81,7 +81,8 @@ pub(super) struct ListOffsets {
 /// Offsets around the pointer to the thread state in use; up to 3.11.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CurrentOffsets {
-    /// Its distance before the key of thread states; `None` in 2.7 and 3.6, which have a symbol for it.
+    /// Its distance before the key of thread states; `None` in 2.7 and 3.6, which have a symbol for
+    /// it.
     pub(super) before_key: Option<u32>,
     /// In a thread state: the id of its thread.
     pub(super) thread: u32,
@@ -122,7 +123,8 @@ pub(super) struct BytesOffsets {
     pub(super) data: u32,
 }
 
-/// Minimum `owner` of the frame that each call of the loop pushes below the first frame that it runs, from 3.12 on.
+/// Minimum `owner` of the frame that each call of the loop pushes below the first frame that it
+/// runs, from 3.12 on.
 pub(super) const OF_INTERPRETER: u8 = 3;
 
 impl Offsets {
@@ -145,8 +147,9 @@ pub(super) enum Identity {
 }
 
 impl Offsets {
-    /// Returns the identity of a code object. Without a version number that is what it is made from: its words from the counts of
-    /// arguments to the line table, its file and its name, and the beginning of the line table. `None` if the words are too many.
+    /// Returns the identity of a code object. Without a version number that is what it is made
+    /// from: its words from the counts of arguments to the line table, its file and its name,
+    /// and the beginning of the line table. `None` if the words are too many.
     pub(super) fn identity(&self) -> Option<Identity> {
         let code = &self.code;
         if let Some(version) = code.version {
@@ -186,7 +189,8 @@ fn from_table(table: &Table) -> Option<Offsets> {
     let instructions = of("code.instructions");
     let frames = frames(table)?;
     let thread = of("thread.thread_id")?;
-    // From 3.12 on the thread's own state is the one in use; the same version introduced version numbers of code objects.
+    // From 3.12 on the thread's own state is the one in use; the same version introduced version
+    // numbers of code objects.
     let has_current = of("code.version").is_none();
     Some(Offsets {
         top,

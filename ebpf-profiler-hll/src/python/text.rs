@@ -22,8 +22,8 @@ const ELLIPSIS: char = '…';
 pub(super) fn read_str(at: u64, offsets: &TextOffsets, memory: &dyn Memory) -> Result<Box<str>, Reason> {
     let head = Piece::read(at, offsets.wide as usize, memory)?;
     let state = head.u32(offsets.state)?;
-    // The field before the kind is at most 3. It takes two bits, in free-threaded builds one byte, from 3.14 on two.
-    // The kind is never 0.
+    // The field before the kind is at most 3. It takes two bits, in free-threaded builds one byte, from
+    // 3.14 on two. The kind is never 0.
     let state = [2, 8, 16].map(|shift| state >> shift).into_iter().find(|state| state & 7 != 0).unwrap_or(0);
     let (kind, compact, ascii) = (state & 7, state & 8 != 0, state & 16 != 0);
     let length = head.u64(offsets.length)?;

@@ -17,7 +17,8 @@ impl fmt::Display for Version {
 }
 
 impl Version {
-    /// Detects the version of a file: by `Py_Version` from 3.11 on, else by symbols that a version introduced.
+    /// Detects the version of a file: by `Py_Version` from 3.11 on, else by symbols that a version
+    /// introduced.
     pub(super) fn detect(elf: &Elf, symbols: &Symbols<'_>) -> Option<Version> {
         if let Some(at) = symbols.address("Py_Version") {
             let mut word = [0; 4];

@@ -21,7 +21,8 @@ const INNERMOST: i64 = 16;
 #[derive(Clone, Debug)]
 pub(super) struct RuntimeFacts {
     pub(super) offsets: Offsets,
-    /// Origin of the thread's execution context; up to 2.7 of the thread's structure, which leads to it.
+    /// Origin of the thread's execution context; up to 2.7 of the thread's structure, which leads
+    /// to it.
     pub(super) context: Origin,
     /// Ranges of the loop's caller, in virtual addresses.
     pub(super) callers: Vec<Range<u64>>,

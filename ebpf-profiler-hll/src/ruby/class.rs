@@ -26,8 +26,8 @@ pub(super) struct Classes<'a> {
 }
 
 impl Classes<'_> {
-    /// Returns the beginning of the names of a class's methods: `Foo::Bar#`, or `Foo.` for a singleton class. Empty for an
-    /// anonymous class.
+    /// Returns the beginning of the names of a class's methods: `Foo::Bar#`, or `Foo.` for a
+    /// singleton class. Empty for an anonymous class.
     pub(super) fn prefix(&self, class: u64) -> Result<String, Reason> {
         let flags = object::flags(class, self.memory)?;
         match flags & kind::MASK {

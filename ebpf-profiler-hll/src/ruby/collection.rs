@@ -105,7 +105,8 @@ mod tests {
         let tail = b"\x48\x8b\x80\x50\x04\0\0\x0f\xb6\x40\x10\xc0\xe8\x05\x83\xe0\x01\xc3";
         let found = |head: &[u8]| decode(&[head, tail].concat(), 0x1000);
         let expected = Collection { variable: 0x1107, reads: 1, heap: 0x450, flags: 0x10, bit: 5 };
-        // The variable itself, by a pointer in the global offset table, by its address; with a check before.
+        // The variable itself, by a pointer in the global offset table, by its address; with a check
+        // before.
         assert_eq!(found(b"\x48\x8b\x05\0\x01\0\0"), Some(expected));
         assert_eq!(found(b"\x48\x8b\x05\0\x01\0\0\x48\x8b\0"), Some(Collection { reads: 2, ..expected }));
         let address = b"\xf3\x0f\x1e\xfa\x48\x8d\x05\0\x01\0\0\x48\x8b\0\x48\x85\xc0\x74\x12";

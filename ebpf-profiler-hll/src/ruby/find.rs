@@ -1,7 +1,8 @@
 //! Recognizes files that hold Ruby.
 //!
-//! All builds export the C interface of extensions. The loop is exported up to 3.2; later ones are found by their code: no
-//! other function has as many indirect jumps, one for each instruction of the virtual machine.
+//! All builds export the C interface of extensions. The loop is exported up to 3.2; later ones are
+//! found by their code: no other function has as many indirect jumps, one for each instruction of
+//! the virtual machine.
 
 use std::ops::Range;
 
@@ -70,7 +71,8 @@ fn version_text(elf: &Elf, address: u64) -> Option<String> {
     String::from_utf8(bytes[..end].to_vec()).ok()
 }
 
-/// Minimum number of indirect jumps of the loop: it has 121 to 145 in gcc builds of 2.7 to 3.4, other functions up to 55.
+/// Minimum number of indirect jumps of the loop: it has 121 to 145 in gcc builds of 2.7 to 3.4,
+/// other functions up to 55.
 const MIN_JUMPS: usize = 80;
 
 /// Upper bound of the size of the loop, in bytes: it has 17 to 27 kB.
@@ -135,7 +137,8 @@ fn loop_range(elf: &Elf, code: &[(u64, Vec<u8>)]) -> Option<Range<u64>> {
     best.filter(|(jumps, _)| *jumps >= MIN_JUMPS).map(|(_, range)| range)
 }
 
-/// Returns the distances of what looks like indirect jumps through a register, or through the word at one.
+/// Returns the distances of what looks like indirect jumps through a register, or through the word
+/// at one.
 fn indirect_jumps(arch: Arch, code: &[u8]) -> Box<dyn Iterator<Item = u64> + '_> {
     match arch {
         Arch::X86_64 => {

@@ -119,8 +119,8 @@ impl Names {
         Ok(Function::new(name).with_file(path).with_start_line(start_line).with_lines(lines))
     }
 
-    /// Returns the body that has the label of a body: for evaluated code, which has a label of its own from 3.4 on, that of
-    /// the code around it.
+    /// Returns the body that has the label of a body: for evaluated code, which has a label of its
+    /// own from 3.4 on, that of the code around it.
     fn named_by(&self, body: &[u8; BODY], memory: &dyn Memory) -> [u8; BODY] {
         let mut body = *body;
         for _ in 0..MAX_EVALUATED {
@@ -135,7 +135,8 @@ impl Names {
         body
     }
 
-    /// Replaces the name at the end of a label by the qualified one: `block in baz` becomes `block in Foo::Bar#baz`.
+    /// Replaces the name at the end of a label by the qualified one: `block in baz` becomes `block
+    /// in Foo::Bar#baz`.
     fn in_method(&self, label: &str, base: &str, kind: u64, method: &Method, memory: &dyn Memory) -> String {
         if method.definition == definition::BLOCK {
             let Ok(name) = self.qualified(method, memory) else { return label.to_owned() };
@@ -162,8 +163,8 @@ impl Names {
         body.map(|body| body.check).ok_or(Reason::Implausible)
     }
 
-    /// Finds the method entry of an instruction sequence, of whose address `low` holds 24 bits. It leads back to the
-    /// sequence, or to that of its method.
+    /// Finds the method entry of an instruction sequence, of whose address `low` holds 24 bits. It
+    /// leads back to the sequence, or to that of its method.
     fn method(&mut self, low: u32, sequence: u64, local: u64, memory: &dyn Memory) -> Option<Method> {
         let low = u64::from(low & CHECKED) << 3;
         let home = sequence & !(WINDOW - 1);
@@ -225,7 +226,8 @@ fn is_entry_of(words: &[u8; method_entry::READ as usize], check: u32) -> bool {
     is_entry(word(words, 0)) && identity & CHECKED == check & CHECKED
 }
 
-/// Returns `true` if a frame with an address and a check is of the instruction sequence with this check.
+/// Returns `true` if a frame with an address and a check is of the instruction sequence with this
+/// check.
 fn is_check_of(identity: u32, address: u64, check: u32) -> bool {
     match address & KIND {
         ruby::kind::PLAIN => identity & CHECKED == check & CHECKED,
@@ -233,7 +235,8 @@ fn is_check_of(identity: u32, address: u64, check: u32) -> bool {
     }
 }
 
-/// Returns the method of the entry at an address, if it is one of these instruction sequences or a block.
+/// Returns the method of the entry at an address, if it is one of these instruction sequences or a
+/// block.
 fn method_at(address: u64, sequences: [u64; 2], memory: &dyn Memory) -> Option<Method> {
     let words = words::<{ method_entry::READ as usize }>(address, memory).ok()?;
     if !is_entry(word(&words, 0)) {

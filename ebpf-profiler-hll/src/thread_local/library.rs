@@ -1,9 +1,10 @@
 //! Offsets of thread-local data in a C library.
 //!
-//! glibc describes itself to debuggers, in variables of three numbers: `{bits of an element, elements, offset}`. They
-//! are in libc.so.6 from 2.34 on, before that in libpthread, there among the symbols that aren't exported; strip keeps
-//! them, because debuggers need them to find threads. The offset of musl's keys is read from the code of its
-//! `pthread_getspecific`; the rest of its layout is the same in all versions.
+//! glibc describes itself to debuggers, in variables of three numbers: `{bits of an element,
+//! elements, offset}`. They are in libc.so.6 from 2.34 on, before that in libpthread, there among
+//! the symbols that aren't exported; strip keeps them, because debuggers need them to find threads.
+//! The offset of musl's keys is read from the code of its `pthread_getspecific`; the rest of its
+//! layout is the same in all versions.
 //!
 //! glibc's `struct pthread` begins at the thread pointer on x86_64, and ends there on arm64.
 
@@ -24,7 +25,8 @@ pub(super) enum Library {
         value: i64,
         /// From the thread pointer to the pointer to the module vector (DTV).
         vector: i64,
-        /// Size of a module's element in the DTV, and the offset of the pointer to its storage in it.
+        /// Size of a module's element in the DTV, and the offset of the pointer to its storage in
+        /// it.
         element: i64,
         pointer: i64,
     },
@@ -36,7 +38,8 @@ pub(super) enum Library {
     },
 }
 
-/// The description of glibc on x86_64, identical in 2.31 and 2.36: fallback for libraries stripped of theirs.
+/// The description of glibc on x86_64, identical in 2.31 and 2.36: fallback for libraries stripped
+/// of theirs.
 const GLIBC_X86_64: Library =
     Library::Glibc { specific: 0x510, key_size: 16, value: 8, vector: 8, element: 16, pointer: 0 };
 
@@ -124,7 +127,8 @@ fn number(elf: &Elf, at: Option<u64>) -> Option<u32> {
 fn musl(elf: &Elf, exports: &Exports<'_>) -> Option<Library> {
     exports.get("_dlstart")?;
     let keys = accessor::field(elf, exports.get("pthread_getspecific")?.address)?;
-    // musl's `struct pthread`, too, ends at the thread pointer on arm64; the DTV pointer is its last field.
+    // musl's `struct pthread`, too, ends at the thread pointer on arm64; the DTV pointer is its last
+    // field.
     let vector = if elf.arch() == Arch::X86_64 { 8 } else { -8 };
     (keys.abs() < MAX_OFFSET).then_some(Library::Musl { keys, vector })
 }
@@ -139,7 +143,8 @@ mod tests {
         test_needs::programs!("aarch64-linux-gnu-gcc");
         let file = std::fs::File::open("/usr/aarch64-linux-gnu/lib/libc.so.6").unwrap();
         let elf = Elf::open(file).unwrap();
-        // Its pthread_getspecific, 2.36: sub x0, x0, #0x440; ldr x2, [x0, #16]; add …, lsl #4; ldr x0, [x2, #8]
+        // Its pthread_getspecific, 2.36: sub x0, x0, #0x440; ldr x2, [x0, #16]; add …, lsl #4; ldr x0, [x2,
+        // #8]
         let Some(Library::Glibc { specific, key_size, value, vector, element, pointer }) =
             glibc(&elf, elf.exports().as_ref())
         else {

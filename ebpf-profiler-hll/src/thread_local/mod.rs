@@ -28,11 +28,13 @@ const MAX_OFFSET: i64 = 1 << 24;
 /// Number of keys in one block of glibc's.
 const BLOCK: u32 = 32;
 
-/// Returns the path from the thread pointer to the word of `origin`, as offsets before each dereference.
+/// Returns the path from the thread pointer to the word of `origin`, as offsets before each
+/// dereference.
 ///
 /// # Errors
 ///
-/// [`Reason::NotReady`] if the word isn't set up yet, [`Reason::Implausible`] if no file is a known C library.
+/// [`Reason::NotReady`] if the word isn't set up yet, [`Reason::Implausible`] if no file is a known
+/// C library.
 pub(crate) fn path(origin: Origin, target: &Target<'_>) -> Result<Vec<i64>, Reason> {
     match origin {
         Origin::Key { number, created } => of_key(key(number, created, target)?, target),
@@ -105,7 +107,8 @@ fn of_module(module: u64, offset: i64, target: &Target<'_>) -> Result<Vec<i64>, 
     Ok(vec![vector, module * size + pointer, plausible(offset)?])
 }
 
-/// The argument of a TLS descriptor is the distance from the thread pointer, or the address of a module and an offset.
+/// The argument of a TLS descriptor is the distance from the thread pointer, or the address of a
+/// module and an offset.
 fn of_descriptor(argument: u64, plus: i64, target: &Target<'_>) -> Result<Vec<i64>, Reason> {
     let distance = argument as i64;
     if distance.abs() < MAX_OFFSET {

@@ -5,8 +5,9 @@
 //!                                                                              └──── bytecode handlers ────┘
 //! ```
 //!
-//! They have no unwind data. Most are functions of their own, native frames with rows that are derived from their instructions.
-//! The others are part of JavaScript functions: bytecode handlers, and what builds, leaves or continues their frames.
+//! They have no unwind data. Most are functions of their own, native frames with rows that are
+//! derived from their instructions. The others are part of JavaScript functions: bytecode handlers,
+//! and what builds, leaves or continues their frames.
 
 use std::ops::Range;
 
@@ -83,9 +84,11 @@ pub(super) struct Part {
 }
 
 impl Builtins {
-    /// Returns the ranges of code that is part of JavaScript functions, which only V8's walker unwinds.
+    /// Returns the ranges of code that is part of JavaScript functions, which only V8's walker
+    /// unwinds.
     pub(super) fn shared(&self) -> impl Iterator<Item = Range<u64>> {
-        // Callers are looked up one byte before the address to which is returned, which may be the first one.
+        // Callers are looked up one byte before the address to which is returned, which may be the first
+        // one.
         let resumed = |range: &Range<u64>| range.start.saturating_sub(1)..range.end;
         let parts = [&self.entry, &self.prologue, &self.leave].map(|part| part.range.clone());
         let resumed = [&self.resume, &self.resume_either].map(resumed);

@@ -151,7 +151,8 @@ impl Code {
 
     /// Searches for the code that covers an address, backwards from there.
     ///
-    /// The instructions are preceded by an object that refers to their `Code`, or by the `Code` itself.
+    /// The instructions are preceded by an object that refers to their `Code`, or by the `Code`
+    /// itself.
     pub(super) fn find(heap: &Heap<'_>, pc: u64) -> Option<Code> {
         let layout = &heap.layout.code;
         // Distance from the word that is searched for to the instructions.

@@ -7,7 +7,8 @@
 //!   Builtins::name(number)          table: {name, …} of each builtin, 24 bytes
 //! ```
 //!
-//! The size of an entry differs between versions: the one by which each builtin begins close behind the one before it.
+//! The size of an entry differs between versions: the one by which each builtin begins close behind
+//! the one before it.
 
 use std::collections::HashMap;
 
@@ -167,7 +168,8 @@ impl File<'_> {
     }
 }
 
-/// Returns the offset and size of each builtin from the first on, as long as each begins behind the one before it.
+/// Returns the offset and size of each builtin from the first on, as long as each begins behind the
+/// one before it.
 fn adjacent(entries: &[u8], entry: usize, size: u64) -> Vec<(u64, u64)> {
     let mut end = 0;
     let places = entries.chunks_exact(entry).map_while(|entry| {
@@ -181,7 +183,8 @@ fn adjacent(entries: &[u8], entry: usize, size: u64) -> Vec<(u64, u64)> {
     places.take(MAX).collect()
 }
 
-/// Returns the values that the loader writes into the file's data before the load bias is added to them.
+/// Returns the values that the loader writes into the file's data before the load bias is added to
+/// them.
 fn relocations(elf: &Elf) -> Values {
     const RELATIVE: u32 = 8;
     let section = elf.section(".rela.dyn").filter(|section| section.size <= MAX_RELOCATIONS);

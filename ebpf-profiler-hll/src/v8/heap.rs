@@ -31,7 +31,8 @@ pub(super) struct Heap<'a> {
 pub(super) struct Object(u64);
 
 impl Object {
-    /// Decodes a word of an object; `None` for a small int and for an address that no object has. A weak pointer is followed.
+    /// Decodes a word of an object; `None` for a small int and for an address that no object has. A
+    /// weak pointer is followed.
     pub(super) fn from_word(word: u64) -> Option<Object> {
         let word = word & !2;
         (word & 7 == 1 && word < 1 << 47 && word > 1 << 12).then_some(Object(word))
@@ -103,7 +104,8 @@ impl<'a> Heap<'a> {
         u32::try_from(length).map_err(|_| Reason::Implausible)
     }
 
-    /// Returns the contents of an array of bytes, empty if the object is another one; at most `limit` bytes.
+    /// Returns the contents of an array of bytes, empty if the object is another one; at most
+    /// `limit` bytes.
     pub(super) fn bytes(&self, array: Object, limit: usize) -> Result<Vec<u8>, Reason> {
         if !self.layout.types.bytes.contains(&self.kind(array)?) {
             return Ok(Vec::new());

@@ -1,7 +1,7 @@
 //! Offsets of fields, and numbers of types.
 //!
-//! V8 exports most of them as `v8dbg_*`. Those that a version doesn't export are measured, in the release binaries of
-//! Node.js.
+//! V8 exports most of them as `v8dbg_*`. Those that a version doesn't export are measured, in the
+//! release binaries of Node.js.
 
 use std::ops::RangeInclusive;
 
@@ -35,7 +35,8 @@ pub(super) struct Layout {
     pub(super) bytecode: BytecodeLayout,
     pub(super) code: CodeLayout,
     pub(super) deopt: DeoptLayout,
-    /// `None` if the data of a function with baseline code is that code, which refers to the bytecode.
+    /// `None` if the data of a function with baseline code is that code, which refers to the
+    /// bytecode.
     pub(super) baseline_data: Option<BaselineData>,
     pub(super) types: Types,
     /// Number of the word below the frame pointer, from 1, that holds the bytecode offset.
@@ -48,9 +49,11 @@ pub(super) struct Layout {
 pub(super) enum Dispatch {
     /// No table: functions refer to their code themselves.
     None,
-    /// One table in the process: virtual address of a pointer, offset of the table's address behind it.
+    /// One table in the process: virtual address of a pointer, offset of the table's address behind
+    /// it.
     Process { pointer: u64, offset: u32 },
-    /// A table in each isolate: offset of the heap in the metadata of a page, distance from the heap to the table's address.
+    /// A table in each isolate: offset of the heap in the metadata of a page, distance from the
+    /// heap to the table's address.
     Isolate { heap: u32, distance: i32 },
     /// A table that was not found.
     Unknown,
@@ -110,11 +113,13 @@ pub(super) struct CodeLayout {
     pub(super) positions: u32,
     /// Deoptimization data, for baseline code the bytecode.
     pub(super) deopt: u32,
-    /// Distance from the object with the instructions to them, if they are in an object of their own.
+    /// Distance from the object with the instructions to them, if they are in an object of their
+    /// own.
     pub(super) header: u32,
 }
 
-/// Fields of the object between a function and its baseline code, which doesn't refer to the bytecode then.
+/// Fields of the object between a function and its baseline code, which doesn't refer to the
+/// bytecode then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BaselineData {
     /// Number of its type.
@@ -192,7 +197,8 @@ impl Numbers<'_> {
         names.iter().find_map(|name| number(self.elf, self.exports, &format!("v8dbg_{name}")))
     }
 
-    /// Returns the offset of a field that has one of these types. A file that claims to hold V8 may have any numbers.
+    /// Returns the offset of a field that has one of these types. A file that claims to hold V8 may
+    /// have any numbers.
     fn field(&self, class: &str, field: &str, types: &[&str]) -> Option<u32> {
         let offset = types.iter().find_map(|kind| self.get(&[&format!("class_{class}__{field}__{kind}")]));
         offset.filter(|offset| FIELDS.contains(offset))
@@ -355,7 +361,8 @@ pub(super) fn number(elf: &Elf, exports: &Exports<'_>, name: &str) -> Option<u32
 }
 
 impl Layout {
-    /// Returns the mask of the bits of the word behind a function's script that are the distance of its token.
+    /// Returns the mask of the bits of the word behind a function's script that are the distance of
+    /// its token.
     pub(super) fn position_mask(&self) -> u64 {
         0xffff << ((self.shared.token & 7) * 8)
     }

@@ -12,42 +12,46 @@
 //! | optimized | offset in the code | by the code's table, which has the calls: a leaf has the line of the call before it |
 //! | WebAssembly, regular expression, builtin | | |
 //!
-//! V8 builds the table of a function's bytecode when it optimizes the function or when an exception passes through it, or with
-//! `--no-enable-lazy-source-positions` and under an inspector always. Without a table the line of a frame is the first line
-//! of its function, as `lineNumber` is in DevTools and in profiles of `--cpu-prof`.
+//! V8 builds the table of a function's bytecode when it optimizes the function or when an exception
+//! passes through it, or with `--no-enable-lazy-source-positions` and under an inspector always.
+//! Without a table the line of a frame is the first line of its function, as `lineNumber` is in
+//! DevTools and in profiles of `--cpu-prof`.
 //!
-//! Optimized code has entries for calls only; a function that was inlined and calls nothing is not shown.
+//! Optimized code has entries for calls only; a function that was inlined and calls nothing is not
+//! shown.
 //!
 //! # Identity
 //!
-//! Functions are identified by objects that live long and move rarely: `SharedFunctionInfo` and `Code`. A frame carries a
-//! hash of what they contain, which naming compares. From Node.js 24 on, functions refer to their code through a table: one of
-//! the process, from 26 on one of each isolate. Code that no object of the function refers to, such as the prologue of a leaf
-//! or a loop that was optimized while it ran, is identified by the address in it, the bytes there and the function; the code
-//! is found by the object before it.
+//! Functions are identified by objects that live long and move rarely: `SharedFunctionInfo` and
+//! `Code`. A frame carries a hash of what they contain, which naming compares. From Node.js 24 on,
+//! functions refer to their code through a table: one of the process, from 26 on one of each
+//! isolate. Code that no object of the function refers to, such as the prologue of a leaf or a loop
+//! that was optimized while it ran, is identified by the address in it, the bytes there and the
+//! function; the code is found by the object before it.
 //!
 //! # Limits
 //!
 //! * Functions that are inlined into WebAssembly are not shown, and its functions have no lines.
-//! * A program without symbol table is supported if it exports V8's internal functions, as Debian's `libnode` does: its builtins
-//!   have no names. One without the constants that V8 exports for debuggers, as Deno, is walked through by frame pointers, and its
-//!   compiled code has no names.
+//! * A program without symbol table is supported if it exports V8's internal functions, as Debian's
+//!   `libnode` does: its builtins have no names. One without the constants that V8 exports for
+//!   debuggers, as Deno, is walked through by frame pointers, and its compiled code has no names.
 //! * While the deoptimizer replaces a frame, the stack ends there: the frame is overwritten.
-//! * In Node.js 16, 0.2 % of samples in baseline code have a function without a name: they are in its epilogue.
-//! * Until a new process's tables are built, 0.1 s or more on a busy machine, its stacks are copied, and objects are read later.
-//!   Functions that the garbage collector moved meanwhile have no name: 0.14 % of frames in UglifyJS's first samples, 5 % on an
-//!   overloaded machine.
+//! * In Node.js 16, 0.2 % of samples in baseline code have a function without a name: they are in
+//!   its epilogue.
+//! * Until a new process's tables are built, 0.1 s or more on a busy machine, its stacks are
+//!   copied, and objects are read later. Functions that the garbage collector moved meanwhile have
+//!   no name: 0.14 % of frames in UglifyJS's first samples, 5 % on an overloaded machine.
 //! * An async function that is continued stands alone: who awaits it is not in the stack.
 //!
 //! # WebAssembly
 //!
-//! Functions have the names of the module's section `name`, or `wasm-function[3]`, and the file `wasm://wasm`. Code between
-//! JavaScript and them is `(js to wasm)` and `(wasm to js)`.
+//! Functions have the names of the module's section `name`, or `wasm-function[3]`, and the file
+//! `wasm://wasm`. Code between JavaScript and them is `(js to wasm)` and `(wasm to js)`.
 //!
 //! # Builtins
 //!
-//! Builtins are shown with the names of their symbols: `Builtins_ArrayMap`. Bytecode handlers are part of the interpreted
-//! function and have no frame.
+//! Builtins are shown with the names of their symbols: `Builtins_ArrayMap`. Bytecode handlers are
+//! part of the interpreted function and have no frame.
 //!
 //! Published constants: [gen-postmortem-metadata.py of Node.js 22](https://github.com/nodejs/node/blob/v22.0.0/deps/v8/tools/gen-postmortem-metadata.py).
 //! Frames: [frame-constants.h](https://github.com/nodejs/node/blob/v22.0.0/deps/v8/src/execution/frame-constants.h).
@@ -84,7 +88,8 @@ use ebpf_profiler_core::elf::Elf;
 use ebpf_profiler_core::language::{Language, Runtime};
 use ebpf_programs::abi::interpreter::walker;
 
-/// The language JavaScript: interpreted, baseline, optimized and inlined functions of V8 in Node.js 12 to 26.
+/// The language JavaScript: interpreted, baseline, optimized and inlined functions of V8 in Node.js
+/// 12 to 26.
 ///
 /// # Examples
 ///

@@ -43,7 +43,8 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// Creates the names of a process with the differences between its addresses and those of files.
+    /// Creates the names of a process with the differences between its addresses and those of
+    /// files.
     pub(super) fn new(facts: Arc<Facts>, biases: Vec<u64>) -> Names {
         let wasm = facts.wasm.map(|layout| Modules::new(layout, biases));
         Names {
@@ -281,7 +282,8 @@ struct Named {
 }
 
 impl Named {
-    /// Returns the function with its lines. Without any, all positions are on the line of the function itself.
+    /// Returns the function with its lines. Without any, all positions are on the line of the
+    /// function itself.
     fn with_lines(self, mut lines: Lines) -> Function {
         if lines.steps().all(|(_, line)| line == 0 || line == self.function.start_line) {
             lines = Lines::default();
@@ -342,7 +344,8 @@ struct Expansion<'a> {
 }
 
 impl Expansion<'_> {
-    /// Returns the position in the outermost function, and the inlined calls at a position, outermost first.
+    /// Returns the position in the outermost function, and the inlined calls at a position,
+    /// outermost first.
     fn expand(
         &mut self,
         names: &mut Names,

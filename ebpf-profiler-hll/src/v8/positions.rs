@@ -50,8 +50,8 @@ pub(super) fn decode(version: Version, table: &[u8]) -> impl Iterator<Item = (u3
     })
 }
 
-/// Decodes the table of bytecode offsets of baseline code: for each bytecode the offset of its code, and its own offset. The
-/// prologue has bytecode offset 0.
+/// Decodes the table of bytecode offsets of baseline code: for each bytecode the offset of its
+/// code, and its own offset. The prologue has bytecode offset 0.
 pub(super) fn decode_baseline(table: &[u8], bytecode: &[u8], sizes: &[u8]) -> Vec<(u32, u32)> {
     let mut rest = table;
     let mut entries = vec![(0, 0)];

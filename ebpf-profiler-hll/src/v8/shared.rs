@@ -123,7 +123,8 @@ fn scope_info(heap: &Heap<'_>, scope: Object) -> Result<Found, Reason> {
 /// A word that is neither a small int nor an object.
 const OUTSIDE: u64 = 1;
 
-/// Returns `true` if the names of `locals` locals are in a table to which the `ScopeInfo` refers. Before V8 10.0 there is none.
+/// Returns `true` if the names of `locals` locals are in a table to which the `ScopeInfo` refers.
+/// Before V8 10.0 there is none.
 fn has_table(version: Version, locals: u32) -> bool {
     const IN_TABLE: u32 = 75;
     version >= Version(10, 0) && locals >= IN_TABLE

@@ -56,7 +56,8 @@ fn read_units(heap: &Heap<'_>, string: Object, limit: usize) -> Result<(Vec<u16>
     Ok((units, is_whole))
 }
 
-/// Calls `each` with up to `limit` UTF-16 units of a string, in pieces. Returns `false` if there are more.
+/// Calls `each` with up to `limit` UTF-16 units of a string, in pieces. Returns `false` if there
+/// are more.
 pub(super) fn for_each_piece(
     heap: &Heap<'_>,
     string: Object,

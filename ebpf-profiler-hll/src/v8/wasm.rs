@@ -10,11 +10,13 @@
 //!   WasmCode     NativeModule, from 8 on │ start of the instructions │ … │ their size │ … │ number of the function, or -1
 //! ```
 //!
-//! In late versions all modules share the code that calls imported functions: a map of codes in the state itself, whose codes have
-//! no module. A function that calls JavaScript often gets such code; until then it uses a builtin.
+//! In late versions all modules share the code that calls imported functions: a map of codes in the
+//! state itself, whose codes have no module. A function that calls JavaScript often gets such code;
+//! until then it uses a builtin.
 //!
-//! Offsets of the maps differ between versions: a map is recognized by the parent of its root, which is the map itself. From
-//! 11 on codes that V8 itself did not search for yet are in a vector behind the map.
+//! Offsets of the maps differ between versions: a map is recognized by the parent of its root,
+//! which is the map itself. From 11 on codes that V8 itself did not search for yet are in a vector
+//! behind the map.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -285,7 +287,8 @@ fn bytes_of(memory: &dyn Memory, module: u64) -> Option<(u64, u64)> {
     })
 }
 
-/// Reads the number of imported functions and the names of functions from a module at an address, of a size.
+/// Reads the number of imported functions and the names of functions from a module at an address,
+/// of a size.
 fn read_names(memory: &dyn Memory, (module, size): (u64, u64)) -> (u32, HashMap<u32, String>) {
     const CUSTOM: u8 = 0;
     const IMPORTS: u8 = 2;
@@ -330,7 +333,8 @@ fn read_functions(section: &mut Bytes<'_>, names: &mut HashMap<u32, String>) {
     }
 }
 
-/// Counts the functions in the section of imports. Imports behind one of a kind that is not known are not counted.
+/// Counts the functions in the section of imports. Imports behind one of a kind that is not known
+/// are not counted.
 fn count_imports(section: &mut Bytes<'_>) -> Option<u32> {
     const FUNCTION: u8 = 0;
     let mut functions = 0;

@@ -1,5 +1,5 @@
-//! A synthetic runtime: a file with the symbols and accessor functions of CPython, and the memory of a process that
-//! runs it.
+//! A synthetic runtime: a file with the symbols and accessor functions of CPython, and the memory
+//! of a process that runs it.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;

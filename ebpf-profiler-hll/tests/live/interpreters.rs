@@ -36,8 +36,9 @@ impl Interpreter {
     }
 }
 
-/// Returns all interpreters: pyenv's, the system's, and those of the list that `cargo xtask pythons` writes. `PYTHONS`
-/// names another list, with lines of the form `NAME<TAB>ROOT<TAB>PROGRAM`.
+/// Returns all interpreters: pyenv's, the system's, and those of the list that `cargo xtask
+/// pythons` writes. `PYTHONS` names another list, with lines of the form
+/// `NAME<TAB>ROOT<TAB>PROGRAM`.
 pub(crate) fn all() -> Vec<Interpreter> {
     let mut found = Vec::new();
     let mut add = |root: Option<PathBuf>, program: PathBuf| {

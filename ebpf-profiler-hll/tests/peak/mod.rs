@@ -21,7 +21,8 @@ fn add(size: isize) {
     });
 }
 
-// SAFETY: every call is handed on to the system's allocator as it is; counting touches no allocated memory.
+// SAFETY: every call is handed on to the system's allocator as it is; counting touches no allocated
+// memory.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         add(layout.size() as isize);

@@ -111,7 +111,8 @@ impl Memory for Lies<'_> {
 }
 
 impl Lies<'_> {
-    /// Fills a buffer with words that are the same each time: numbers, and addresses of the snapshot.
+    /// Fills a buffer with words that are the same each time: numbers, and addresses of the
+    /// snapshot.
     fn fill_with_noise(&self, address: u64, buffer: &mut [u8]) {
         for (at, byte) in (address..).zip(buffer) {
             let mut random = Random(self.seed ^ at >> 3);

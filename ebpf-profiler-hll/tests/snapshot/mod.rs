@@ -1,4 +1,5 @@
-//! Snapshots: what the readers of a language read of one process and of its files, and the names that they returned.
+//! Snapshots: what the readers of a language read of one process and of its files, and the names
+//! that they returned.
 //!
 //! Lines of words; numbers are hexadecimal, except lines of source. Bytes that no line gives are 0.
 //!
@@ -15,7 +16,8 @@
 //! name 12 /a.rb Object#fib                   line, file and name of the frame above, then of what is inlined there
 //! ```
 //!
-//! `cargo test -p examples --test snapshots` records them; parts of files that make no difference are left out.
+//! `cargo test -p examples --test snapshots` records them; parts of files that make no difference
+//! are left out.
 #![allow(dead_code, reason = "each user needs a part")]
 
 pub(crate) mod lies;

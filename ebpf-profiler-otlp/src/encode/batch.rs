@@ -1,7 +1,9 @@
-//! The samples of one message and the message around them: a `ResourceProfiles` for each kind of samples and process.
+//! The samples of one message and the message around them: a `ResourceProfiles` for each kind of
+//! samples and process.
 //!
-//! Under a budget a tick stands for several periods of CPU time. Consumers count timestamps and multiply by the profile's period, so
-//! ticks of another weight are in a profile of their own, whose period is that many times as long.
+//! Under a budget a tick stands for several periods of CPU time. Consumers count timestamps and
+//! multiply by the profile's period, so ticks of another weight are in a profile of their own,
+//! whose period is that many times as long.
 
 use std::ops::Range;
 use std::slice::from_ref;
@@ -19,8 +21,8 @@ use crate::wire::{Wire, bytes_len, varint_len};
 
 /// Builds a message in two passes.
 ///
-/// Samples are ordered by kind and process. The first pass encodes everything that they refer to, after which all lengths are known;
-/// the second one writes the message into a buffer of that size.
+/// Samples are ordered by kind and process. The first pass encodes everything that they refer to,
+/// after which all lengths are known; the second one writes the message into a buffer of that size.
 #[derive(Debug)]
 pub(super) struct Batch<'p> {
     profile: &'p Profile,
@@ -190,7 +192,8 @@ impl Numbered<'_> {
         (self.kind, self.process(), self.thread, self.stack)
     }
 
-    /// Returns `true` if the events have values. Those of CPU time have none: each timestamp counts one.
+    /// Returns `true` if the events have values. Those of CPU time have none: each timestamp counts
+    /// one.
     fn has_values(&self) -> bool {
         !self.sample.kind().is_cpu() && !self.sample.values().is_empty()
     }

@@ -85,7 +85,8 @@ impl Attributes {
         Attributes::new(location::ATTRIBUTES, numbers)
     }
 
-    /// Encodes the attributes of a sample, at most ten: numbers of a message have at most three bytes.
+    /// Encodes the attributes of a sample, at most ten: numbers of a message have at most three
+    /// bytes.
     pub(super) fn of_sample(numbers: &[u32]) -> Attributes {
         Attributes::new(sample::ATTRIBUTES, numbers)
     }
@@ -202,7 +203,8 @@ impl Dictionary {
         if text.is_empty() { 0 } else { self.strings.intern(text.as_bytes()) }
     }
 
-    /// Returns the index of a string attribute. The value is inline: not all consumers resolve string indices here.
+    /// Returns the index of a string attribute. The value is inline: not all consumers resolve
+    /// string indices here.
     pub(super) fn text_attribute(&mut self, key: &str, text: &str) -> u32 {
         let len = bytes_len(text.len());
         self.attribute(key, len, |content| content.bytes(any_value::STRING, text.as_bytes()))
@@ -231,8 +233,8 @@ impl Dictionary {
         self.functions.add(|out| item.put(out))
     }
 
-    /// Returns the index of a function that may equal another one: a marker with the name of a real function, or a function
-    /// whose linker name is omitted.
+    /// Returns the index of a function that may equal another one: a marker with the name of a real
+    /// function, or a function whose linker name is omitted.
     pub(super) fn function_or_equal(&mut self, item: &Function) -> u32 {
         self.functions.may_repeat();
         self.function(item)
@@ -249,8 +251,8 @@ impl Dictionary {
         InMapping::new(number)
     }
 
-    /// Returns the index of a location. A location with an address differs from all others in mapping or address; one without
-    /// can equal another one.
+    /// Returns the index of a location. A location with an address differs from all others in
+    /// mapping or address; one without can equal another one.
     #[inline]
     pub(super) fn location(
         &mut self,
@@ -273,7 +275,8 @@ impl Dictionary {
         LocationNumber(Kept::varint(number))
     }
 
-    /// Returns the field that refers to a stack. It differs from all others unless two locations are equal.
+    /// Returns the field that refers to a stack. It differs from all others unless two locations
+    /// are equal.
     #[inline]
     pub(super) fn stack(&mut self, write: impl FnOnce(&mut Stack<'_>)) -> HasStack {
         let number = self.stacks.add(|out| {

@@ -18,7 +18,8 @@ use crate::wire::{Wire, bytes_len, number_len};
 pub(super) struct Envelope<'p> {
     machine: &'p Resource,
     kinds: &'p [SampleKind],
-    /// Kinds of CPU time whose ticks have other values than 1, with each of these values, sorted: their types follow those of `kinds`.
+    /// Kinds of CPU time whose ticks have other values than 1, with each of these values, sorted:
+    /// their types follow those of `kinds`.
     weights: Vec<(usize, u64)>,
     /// Encoded attributes of all processes.
     shared: Vec<u8>,
@@ -59,7 +60,8 @@ impl<'p> Envelope<'p> {
 
     /// Adds the type names to a fresh dictionary.
     ///
-    /// Kinds other than CPU time have no period, but an empty period type: Parca rejects a profile without.
+    /// Kinds other than CPU time have no period, but an empty period type: Parca rejects a profile
+    /// without.
     pub(super) fn intern_types(&mut self, dictionary: &mut Dictionary) {
         let weighted = self.weights.iter().map(|&(kind, weight)| (&self.kinds[kind], weight));
         let types = self.kinds.iter().map(|kind| (kind, 1)).chain(weighted).map(|(kind, weight)| {
@@ -98,7 +100,8 @@ impl<'p> Envelope<'p> {
         out
     }
 
-    /// Returns the size of a `ResourceProfiles` with `samples` bytes of samples of kind number `kind`.
+    /// Returns the size of a `ResourceProfiles` with `samples` bytes of samples of kind number
+    /// `kind`.
     pub(super) fn len(&self, resource: &[u8], kind: usize, samples: usize) -> usize {
         bytes_len(resource.len()) + bytes_len(self.scope_profiles_len(kind, samples)) + self.schema.len()
     }
@@ -145,7 +148,8 @@ impl<'p> Envelope<'p> {
         !self.weights.is_empty()
     }
 
-    /// Returns the numbers of the types of a sample's events, each with the value of these events; `None` for all values.
+    /// Returns the numbers of the types of a sample's events, each with the value of these events;
+    /// `None` for all values.
     pub(super) fn by_weight(
         &self,
         sample: Sample<'p>,
@@ -185,9 +189,11 @@ fn distinct(values: &[u64]) -> Vec<u64> {
     distinct
 }
 
-/// Returns the profile's time range in nanoseconds, extended to include all timestamps; the end is exclusive.
+/// Returns the profile's time range in nanoseconds, extended to include all timestamps; the end is
+/// exclusive.
 ///
-/// Timestamps and the profile's start come from different clocks, so that timestamps can be slightly outside.
+/// Timestamps and the profile's start come from different clocks, so that timestamps can be
+/// slightly outside.
 fn window(profile: &Profile) -> std::ops::Range<u64> {
     let start = nanos_since_1970(profile.start());
     let end = start.saturating_add(nanos(profile.duration()));
@@ -253,8 +259,8 @@ fn put_text(key: &str, text: &str, out: &mut Vec<u8>) {
 
 /// Maximum size of an attribute's text in bytes; the rest is cut.
 ///
-/// Pyroscope turns attributes into labels and rejects a whole request for a longer one. Any user can give a program a path of
-/// 4,095 bytes.
+/// Pyroscope turns attributes into labels and rejects a whole request for a longer one. Any user
+/// can give a program a path of 4,095 bytes.
 const MAX_TEXT: usize = 2_048;
 
 fn truncate(text: &str) -> &str {

@@ -22,7 +22,8 @@ pub(super) struct Facts {
 }
 
 impl Facts {
-    /// Returns `true` if the function's linker name is omitted. A function without another name keeps it.
+    /// Returns `true` if the function's linker name is omitted. A function without another name
+    /// keeps it.
     pub(super) fn omits_linker_name(&self, symbol: &Symbol) -> bool {
         !self.linker_names && !symbol.system_name.is_empty() && !symbol.function.is_empty()
     }
@@ -43,7 +44,8 @@ impl Facts {
         }
     }
 
-    /// Returns the type of native code by the source file of the innermost function; a Go program can contain C.
+    /// Returns the type of native code by the source file of the innermost function; a Go program
+    /// can contain C.
     fn native_type(&self, module: usize, symbols: &[Symbol]) -> &'static str {
         let file = symbols.first().map_or(&b""[..], |symbol| symbol.file.as_bytes());
         let is_go = !self.modules[module].go.is_empty();

@@ -1,6 +1,7 @@
 //! Field numbers of `opentelemetry.proto.profiles.v1development`, wire 1.10 and later.
 //!
-//! `ExportProfilesServiceRequest` and `ProfilesData` are equal on the wire. Names and numbers are those of [profiles.proto].
+//! `ExportProfilesServiceRequest` and `ProfilesData` are equal on the wire. Names and numbers are
+//! those of [profiles.proto].
 //!
 //! ```text
 //! ProfilesData ── resource_profiles 1 ── resource 1 ── attributes 1

@@ -6,11 +6,11 @@
 //!                              locations and stacks in the dictionary
 //! ```
 //!
-//! Tables hold encoded elements: a part of the profile is encoded when it gets its index, and equal parts are found by comparing
-//! bytes.
+//! Tables hold encoded elements: a part of the profile is encoded when it gets its index, and equal
+//! parts are found by comparing bytes.
 //!
-//! Written by hand: building and encoding the structs that `prost` generates takes five times the CPU time
-//! (`cargo bench -p benches --bench otlp_encode`), and allocates for each sample.
+//! Written by hand: building and encoding the structs that `prost` generates takes five times the
+//! CPU time (`cargo bench -p benches --bench otlp_encode`), and allocates for each sample.
 
 mod batch;
 mod dictionary;
@@ -34,8 +34,9 @@ use facts::Facts;
 
 /// Encodes a profile as one OTLP `ProfilesData`, which is also an `ExportProfilesServiceRequest`.
 ///
-/// Each process has a resource, and in it a profile of one kind of samples; with several kinds, each has resources and
-/// separate profiles. A profile without samples is encoded as no bytes, an empty message that should not be sent.
+/// Each process has a resource, and in it a profile of one kind of samples; with several kinds,
+/// each has resources and separate profiles. A profile without samples is encoded as no bytes, an
+/// empty message that should not be sent.
 ///
 /// To encode several profiles, or to limit the size of messages, use an [`Encoder`].
 ///
@@ -59,7 +60,8 @@ pub fn encode(profile: &Profile, resource: &Resource) -> Bytes {
 
 /// Encodes profiles as OTLP messages of limited size, and caches build ids between profiles.
 ///
-/// The build ids of a file are read when a profile first contains it: its ELF headers, its notes and 8 KiB.
+/// The build ids of a file are read when a profile first contains it: its ELF headers, its notes
+/// and 8 KiB.
 ///
 /// # Examples
 ///
@@ -116,27 +118,29 @@ impl Encoder {
         self
     }
 
-    /// Enables all frame types, such as `rust`, `luajit` or the type of a custom language. Default: only those that all
-    /// consumers accept.
+    /// Enables all frame types, such as `rust`, `luajit` or the type of a custom language. Default:
+    /// only those that all consumers accept.
     ///
-    /// The latter are `native`, `kernel`, `go`, `beam`, `cpython`, `dotnet`, `jvm`, `perl`, `php`, `ruby`, `v8js` and
-    /// `abort-marker`. Other frames are `native` by default, because some consumers reject a whole request for an unknown type.
+    /// The latter are `native`, `kernel`, `go`, `beam`, `cpython`, `dotnet`, `jvm`, `perl`, `php`,
+    /// `ruby`, `v8js` and `abort-marker`. Other frames are `native` by default, because some
+    /// consumers reject a whole request for an unknown type.
     pub fn all_frame_types(mut self, enabled: bool) -> Encoder {
         self.all_frame_types = enabled;
         self
     }
 
-    /// Enables mangled names beside demangled ones: `_ZN3fooC1Ev` beside `foo::foo`. Default: omitted.
+    /// Enables mangled names beside demangled ones: `_ZN3fooC1Ev` beside `foo::foo`. Default:
+    /// omitted.
     ///
-    /// Mangled names are long and most consumers do not show them. Without them, functions that differ in nothing else, such
-    /// as overloads of a C++ function, are one function.
+    /// Mangled names are long and most consumers do not show them. Without them, functions that
+    /// differ in nothing else, such as overloads of a C++ function, are one function.
     pub fn linker_names(mut self, enabled: bool) -> Encoder {
         self.linker_names = enabled;
         self
     }
 
-    /// Encodes a profile as one message, several if it exceeds [`limit`](Self::limit), none if it has no samples. A message of
-    /// a single sample may still exceed the limit.
+    /// Encodes a profile as one message, several if it exceeds [`limit`](Self::limit), none if it
+    /// has no samples. A message of a single sample may still exceed the limit.
     pub fn encode(&mut self, profile: &Profile) -> Vec<Bytes> {
         let facts = self.facts(profile);
         let mut batch = Batch::new(profile, &facts, &self.resource, &mut self.dictionary);

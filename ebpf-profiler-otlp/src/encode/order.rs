@@ -6,8 +6,8 @@
 //!   128 and above     the others, by address
 //! ```
 //!
-//! Adjacent locations of a file share most bytes of their addresses, functions and lines, so in this order they compress
-//! better. Their names are adjacent in memory, too.
+//! Adjacent locations of a file share most bytes of their addresses, functions and lines, so in
+//! this order they compress better. Their names are adjacent in memory, too.
 
 use ebpf_profiler_core::profile::Profile;
 

@@ -74,7 +74,8 @@ fn describe(response: &Response) -> String {
 /// Maximum length in characters of a collector's message in an error.
 pub(super) const MESSAGE: usize = 200;
 
-/// Decodes `ExportProfilesServiceResponse { partial_success 1 { rejected_profiles 1, error_message 2 } }`.
+/// Decodes `ExportProfilesServiceResponse { partial_success 1 { rejected_profiles 1, error_message
+/// 2 } }`.
 fn partial_success(body: &[u8]) -> Option<(u64, String)> {
     let partial = fields(body).find_map(|field| match field {
         Field::Bytes(1, partial) => Some(partial),

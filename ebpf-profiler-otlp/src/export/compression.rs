@@ -32,12 +32,14 @@ pub enum Compression {
     /// gzip with a level from 1 to 9.
     #[cfg(feature = "gzip")]
     Gzip(u32),
-    /// zstd with a level from 1 to 19. The Collector accepts it; it is not in the OTLP specification.
+    /// zstd with a level from 1 to 19. The Collector accepts it; it is not in the OTLP
+    /// specification.
     #[cfg(feature = "zstd")]
     Zstd(i32),
 }
 
-/// gzip at level 1, or none without that feature. Higher levels cost more time than the bytes are worth.
+/// gzip at level 1, or none without that feature. Higher levels cost more time than the bytes are
+/// worth.
 impl Default for Compression {
     fn default() -> Compression {
         #[cfg(feature = "gzip")]
@@ -109,7 +111,8 @@ impl Coding {
         }
     }
 
-    /// Decompresses a body to at most `limit` bytes; `None` if it is malformed, larger, or the feature is not enabled.
+    /// Decompresses a body to at most `limit` bytes; `None` if it is malformed, larger, or the
+    /// feature is not enabled.
     pub(super) fn decode(self, body: &Bytes, limit: usize) -> Option<Bytes> {
         match self {
             Coding::Identity => Some(body.clone()),
@@ -125,7 +128,8 @@ impl Coding {
 }
 
 impl Compression {
-    /// Compresses a message of an [`Encoder`](crate::Encoder), for programs that send it themselves.
+    /// Compresses a message of an [`Encoder`](crate::Encoder), for programs that send it
+    /// themselves.
     ///
     /// The result is an ordinary gzip or zstd stream.
     ///

@@ -5,7 +5,8 @@
 //!   thread   ──► getaddrinfo ──► connect
 //! ```
 //!
-//! At most one such thread exists per exporter: the next attempt first waits for the thread that was left behind.
+//! At most one such thread exists per exporter: the next attempt first waits for the thread that
+//! was left behind.
 
 use std::io;
 use std::net::{TcpStream, ToSocketAddrs};

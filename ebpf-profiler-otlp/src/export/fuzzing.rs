@@ -46,7 +46,8 @@ pub fn grpc(headers: &[(&[u8], &[u8])], body: &[u8]) -> Option<Duration> {
     }
 }
 
-/// Decodes header blocks of one connection and returns the size of each; `None` for a malformed one.
+/// Decodes header blocks of one connection and returns the size of each; `None` for a malformed
+/// one.
 #[cfg(feature = "grpc")]
 pub fn hpack<'b>(blocks: impl Iterator<Item = &'b [u8]>) -> Vec<Option<usize>> {
     let mut decoder = super::grpc::hpack::Decoder::new();

@@ -1,11 +1,12 @@
 //! HTTP/1.1 for a POST with one body, with heads and chunk sizes parsed by `httparse`.
 //!
-//! The smallest blocking client, `ureq` without features, brings ten crates, and its timeouts are fixed when a request starts.
-//! Here one deadline covers name resolution, connecting, the TLS handshake and the transfer, and moves forward when the
-//! exporter is closed.
+//! The smallest blocking client, `ureq` without features, brings ten crates, and its timeouts are
+//! fixed when a request starts. Here one deadline covers name resolution, connecting, the TLS
+//! handshake and the transfer, and moves forward when the exporter is closed.
 //!
-//! Each request has a connection: at one request every few seconds a kept connection saves next to nothing, and it brings
-//! the case that the collector closed it in between. The limits below bound the memory that an answer takes.
+//! Each request has a connection: at one request every few seconds a kept connection saves next to
+//! nothing, and it brings the case that the collector closed it in between. The limits below bound
+//! the memory that an answer takes.
 
 use super::connection::{Connection, Deadline, Failure, Peer};
 
@@ -67,7 +68,8 @@ pub(super) fn response(connection: &mut Connection<'_>) -> Result<Response, Fail
 
 /// Reads a status line and header fields.
 ///
-/// Each line is parsed again for each following one that comes separately, which `MAX_HEADERS` bounds.
+/// Each line is parsed again for each following one that comes separately, which `MAX_HEADERS`
+/// bounds.
 fn head(connection: &mut Connection<'_>) -> Result<Response, Failure> {
     let mut new = connection.received().len();
     loop {

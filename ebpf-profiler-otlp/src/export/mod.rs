@@ -7,7 +7,8 @@
 //!                            spool ◄──► └─ answer ──► delivered · partly · retry · in halves · refused
 //! ```
 //!
-//! The thread that calls [`take`](Sink::take) encodes and queues; everything that waits for the network or the disk is in the worker.
+//! The thread that calls [`take`](Sink::take) encodes and queues; everything that waits for the
+//! network or the disk is in the worker.
 
 mod answer;
 mod compression;
@@ -52,11 +53,13 @@ use queue::Queue;
 use stats::Counters;
 use worker::Worker;
 
-/// A [`Sink`] that sends profiles to a collector over OTLP/HTTP, or over OTLP/gRPC with the feature `grpc`.
+/// A [`Sink`] that sends profiles to a collector over OTLP/HTTP, or over OTLP/gRPC with the feature
+/// `grpc`.
 ///
-/// [`take`](Sink::take) encodes and queues a profile and never waits for the network; a thread of the exporter sends it.
-/// Messages are retried as the OTLP specification says. A message that finds no room in the queue, is refused, or is not
-/// delivered in time is dropped and counted in [`Stats`].
+/// [`take`](Sink::take) encodes and queues a profile and never waits for the network; a thread of
+/// the exporter sends it. Messages are retried as the OTLP specification says. A message that finds
+/// no room in the queue, is refused, or is not delivered in time is dropped and counted in
+/// [`Stats`].
 ///
 /// [`flush`](Sink::flush) and dropping the exporter send the queue for at most
 /// [`Settings::flush_timeout`]; the rest is dropped and counted.
@@ -122,8 +125,8 @@ impl Exporter {
     ///
     /// # Errors
     ///
-    /// Fails if the endpoint, a header, a certificate or the [spool](Settings::spool) directory is unusable, or if the
-    /// thread cannot be started.
+    /// Fails if the endpoint, a header, a certificate or the [spool](Settings::spool) directory is
+    /// unusable, or if the thread cannot be started.
     pub fn new(settings: Settings) -> Result<Exporter, ExportError> {
         let queue = Arc::new(Queue::new(settings.queue_bytes));
         let counters = Arc::new(Counters::default());
@@ -156,8 +159,8 @@ impl Exporter {
 
     /// Sends the queue until `timeout` passes, and counts the rest as abandoned.
     ///
-    /// The worker stops sending earlier, so that it can leave a connection or write to the spool. If it is stuck in a
-    /// system call nevertheless, its thread is left behind.
+    /// The worker stops sending earlier, so that it can leave a connection or write to the spool.
+    /// If it is stuck in a system call nevertheless, its thread is left behind.
     fn close(&mut self, timeout: Duration) -> Result<(), ExportError> {
         let Some(worker) = self.worker.take() else { return Ok(()) };
         let start = Instant::now();

@@ -78,7 +78,8 @@ impl Queue {
         true
     }
 
-    /// Waits for the next message; `None` if the queue is closed and empty, or its deadline has passed.
+    /// Waits for the next message; `None` if the queue is closed and empty, or its deadline has
+    /// passed.
     ///
     /// The message occupies its room until it is [`done`](Queue::done).
     pub(super) fn next(&self) -> Option<Bytes> {
@@ -124,7 +125,8 @@ impl Queue {
 
     /// Waits before the next attempt; if `wake` is set, only until there is a message.
     ///
-    /// When the queue is closed, the pause shortens to at most 200 ms so that the rest is tried once more.
+    /// When the queue is closed, the pause shortens to at most 200 ms so that the rest is tried
+    /// once more.
     pub(super) fn pause(&self, time: Duration, wake: bool) -> Pause {
         let until = Instant::now() + time;
         let mut state = self.lock();
@@ -161,7 +163,8 @@ impl Queue {
         self.changed.notify_all();
     }
 
-    /// Waits until the worker's thread has ended, at most until `deadline`; returns `true` if it has.
+    /// Waits until the worker's thread has ended, at most until `deadline`; returns `true` if it
+    /// has.
     pub(super) fn wait_for_end(&self, deadline: Instant) -> bool {
         let mut state = self.lock();
         loop {
@@ -173,7 +176,8 @@ impl Queue {
         }
     }
 
-    /// Drops all messages and returns how many there were, including the parts of the one that is being sent.
+    /// Drops all messages and returns how many there were, including the parts of the one that is
+    /// being sent.
     pub(super) fn abandon(&self) -> u64 {
         let mut state = self.lock();
         let left = state.messages.len() as u64 + state.parts;

@@ -22,9 +22,11 @@ impl Default for Policy {
     }
 }
 
-/// Exponential back-off: each wait is 1.5 times the one before, multiplied by a random factor of 0.5 to 1.5.
+/// Exponential back-off: each wait is 1.5 times the one before, multiplied by a random factor of
+/// 0.5 to 1.5.
 ///
-/// Without the random factor, all machines that lost one collector would reconnect at the same moment.
+/// Without the random factor, all machines that lost one collector would reconnect at the same
+/// moment.
 #[derive(Debug)]
 pub(super) struct Backoff {
     policy: Policy,
@@ -48,7 +50,8 @@ impl Backoff {
         self.policy.longest
     }
 
-    /// Returns the next wait, at least the server's `after`; `None` if it would exceed the time of the message.
+    /// Returns the next wait, at least the server's `after`; `None` if it would exceed the time of
+    /// the message.
     ///
     /// `elapsed` is the time since the first attempt.
     pub(super) fn wait(&mut self, elapsed: Duration, after: Option<Duration>) -> Option<Duration> {

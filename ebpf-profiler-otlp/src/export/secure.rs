@@ -1,7 +1,8 @@
 //! TLS over a socket, one system call per read or write.
 //!
-//! The caller checks the deadline between two calls, so that a collector that sends single bytes cannot hold it beyond the
-//! deadline, also during the handshake. A call that made progress but has no result returns `WouldBlock`.
+//! The caller checks the deadline between two calls, so that a collector that sends single bytes
+//! cannot hold it beyond the deadline, also during the handshake. A call that made progress but has
+//! no result returns `WouldBlock`.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -40,7 +41,8 @@ impl Secure {
 }
 
 impl Read for Secure {
-    /// Reads decrypted bytes. A close without a TLS alert is an end as well: the answer itself has a length.
+    /// Reads decrypted bytes. A close without a TLS alert is an end as well: the answer itself has
+    /// a length.
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if let Some(read) = self.plain(buffer) {
             return Ok(read);

@@ -139,15 +139,18 @@ impl Settings {
         self
     }
 
-    /// Sets the OTLP resource attributes that all processes share. Default: [`Resource::of_this_machine`].
+    /// Sets the OTLP resource attributes that all processes share. Default:
+    /// [`Resource::of_this_machine`].
     pub fn resource(mut self, resource: Resource) -> Settings {
         self.resource = resource;
         self
     }
 
-    /// Sets a PEM file with the trusted certificate authorities. Default: the machine's certificate store.
+    /// Sets a PEM file with the trusted certificate authorities. Default: the machine's certificate
+    /// store.
     ///
-    /// This file and those of [`client_certificate`](Settings::client_certificate) are read again when they change.
+    /// This file and those of [`client_certificate`](Settings::client_certificate) are read again
+    /// when they change.
     #[cfg(feature = "tls")]
     pub fn certificate(mut self, authorities: impl Into<PathBuf>) -> Settings {
         self.tls.authorities = Some(authorities.into());
@@ -171,17 +174,19 @@ impl Settings {
         self
     }
 
-    /// Sets the deadline of one attempt, name resolution and connecting included. Default: 10 seconds; at most a day.
+    /// Sets the deadline of one attempt, name resolution and connecting included. Default: 10
+    /// seconds; at most a day.
     pub fn timeout(mut self, timeout: Duration) -> Settings {
         self.timeout = timeout.min(DAY);
         self
     }
 
-    /// Sets the time that [`flush`](ebpf_profiler_core::sink::Sink::flush) and dropping the exporter take at most. Default:
-    /// 5 seconds.
+    /// Sets the time that [`flush`](ebpf_profiler_core::sink::Sink::flush) and dropping the
+    /// exporter take at most. Default: 5 seconds.
     ///
-    /// Messages that are not sent by then are dropped and counted in [`Stats::abandoned`](crate::Stats::abandoned). Zero
-    /// drops the queue at once. With a [spool](Settings::spool), the second half of the time is for writing to it.
+    /// Messages that are not sent by then are dropped and counted in
+    /// [`Stats::abandoned`](crate::Stats::abandoned). Zero drops the queue at once. With a
+    /// [spool](Settings::spool), the second half of the time is for writing to it.
     pub fn flush_timeout(mut self, timeout: Duration) -> Settings {
         self.flush_timeout = timeout.min(DAY);
         self
@@ -193,11 +198,12 @@ impl Settings {
         self
     }
 
-    /// Sets the wait before the second attempt, the longest wait, and the time after which a message is dropped.
-    /// Defaults: 5, 30 and 300 seconds.
+    /// Sets the wait before the second attempt, the longest wait, and the time after which a
+    /// message is dropped. Defaults: 5, 30 and 300 seconds.
     ///
-    /// Waits grow by a factor of 1.5 with jitter. A collector's `Retry-After` prolongs a wait, to at most an hour; if it exceeds
-    /// the remaining time, the message is dropped at once. With a [`spool`](Settings::spool), messages are not dropped.
+    /// Waits grow by a factor of 1.5 with jitter. A collector's `Retry-After` prolongs a wait, to
+    /// at most an hour; if it exceeds the remaining time, the message is dropped at once. With
+    /// a [`spool`](Settings::spool), messages are not dropped.
     pub fn retry(mut self, first: Duration, longest: Duration, give_up: Duration) -> Settings {
         self.policy = Policy { first: first.min(DAY), longest: longest.min(DAY), give_up };
         self
@@ -212,23 +218,26 @@ impl Settings {
         self
     }
 
-    /// Sets a directory for messages that cannot be delivered at present, and the maximum size of its files in bytes.
-    /// Default: none.
+    /// Sets a directory for messages that cannot be delivered at present, and the maximum size of
+    /// its files in bytes. Default: none.
     ///
-    /// A message is moved there after the first failed attempt that may be repeated, and at the end if it is unsent. Messages
-    /// that the collector refuses are dropped.
+    /// A message is moved there after the first failed attempt that may be repeated, and at the end
+    /// if it is unsent. Messages that the collector refuses are dropped.
     ///
-    /// Messages stay there until they are delivered; after a restart, the next exporter with this directory sends them.
-    /// They are not dropped after a time. Only one exporter may use a directory.
+    /// Messages stay there until they are delivered; after a restart, the next exporter with this
+    /// directory sends them. They are not dropped after a time. Only one exporter may use a
+    /// directory.
     ///
-    /// A missing directory is created with mode 0700, files have mode 0600. A directory that other users can write to is an
-    /// error. Files that are not regular, belong to another user or exceed 64 MiB are skipped.
+    /// A missing directory is created with mode 0700, files have mode 0600. A directory that other
+    /// users can write to is an error. Files that are not regular, belong to another user or
+    /// exceed 64 MiB are skipped.
     pub fn spool(mut self, directory: impl Into<PathBuf>, max_bytes: u64) -> Settings {
         self.spool = Some((directory.into(), max_bytes));
         self
     }
 
-    /// Sets the size in bytes above which messages are split; see [`Encoder::limit`](crate::Encoder::limit).
+    /// Sets the size in bytes above which messages are split; see
+    /// [`Encoder::limit`](crate::Encoder::limit).
     pub fn limit(mut self, bytes: usize) -> Settings {
         self.limit = bytes;
         self
@@ -288,7 +297,8 @@ impl Variables<'_> {
         Ok(if grpc { Protocol::Grpc } else { Protocol::Http })
     }
 
-    /// Returns the URL. The path is appended to the general one, not to that of profiles, and not for gRPC.
+    /// Returns the URL. The path is appended to the general one, not to that of profiles, and not
+    /// for gRPC.
     fn endpoint(&self, protocol: Protocol) -> String {
         match (protocol, self.find("ENDPOINT")) {
             #[cfg(feature = "grpc")]

@@ -6,8 +6,9 @@
 //! DIRECTORY/00000000000000000009.otlp        uncompressed
 //! ```
 //!
-//! One exporter uses a directory at a time. [`Folder`] opens it and its files: files that are not regular, belong to another
-//! user, have further names or are too large stay untouched. Files that a killed run left incomplete are removed.
+//! One exporter uses a directory at a time. [`Folder`] opens it and its files: files that are not
+//! regular, belong to another user, have further names or are too large stay untouched. Files that
+//! a killed run left incomplete are removed.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -52,7 +53,8 @@ const MAX_NAMES: usize = 1 << 16;
 const FOREIGN_NUMBER: u64 = 1 << 63;
 
 impl Spool {
-    /// Opens the directory, creating it if it is missing, and lists the messages that an earlier run left in it.
+    /// Opens the directory, creating it if it is missing, and lists the messages that an earlier
+    /// run left in it.
     ///
     /// The messages take at most `max_bytes` together and `max_message` each.
     pub(super) fn open(path: &Path, max_bytes: u64, max_message: u64) -> io::Result<Spool> {

@@ -6,8 +6,8 @@ use std::sync::{Mutex, PoisonError};
 
 /// Counters of an [`Exporter`](crate::Exporter).
 ///
-/// Every message is in exactly one of the counters from `queued` to `abandoned`. A message whose answer was lost may have
-/// reached the collector all the same.
+/// Every message is in exactly one of the counters from `queued` to `abandoned`. A message whose
+/// answer was lost may have reached the collector all the same.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
@@ -23,7 +23,8 @@ pub struct Stats {
     pub too_large: u64,
     /// Messages dropped because the collector refused them.
     pub refused: u64,
-    /// Messages dropped because they were not delivered within the time that [`Settings::retry`] allows.
+    /// Messages dropped because they were not delivered within the time that [`Settings::retry`]
+    /// allows.
     ///
     /// [`Settings::retry`]: crate::Settings::retry
     pub gave_up: u64,
@@ -31,10 +32,11 @@ pub struct Stats {
     pub spool_failed: u64,
     /// Messages dropped because the flush timeout passed.
     pub abandoned: u64,
-    /// Profiles that the collector rejected from messages that it accepted, as it says itself (`rejected_profiles`).
+    /// Profiles that the collector rejected from messages that it accepted, as it says itself
+    /// (`rejected_profiles`).
     pub rejected_profiles: u64,
-    /// Messages that were divided because the collector found them too large. Each half then counts as a message,
-    /// and the divided one in no other counter.
+    /// Messages that were divided because the collector found them too large. Each half then counts
+    /// as a message, and the divided one in no other counter.
     pub divided: u64,
     /// Number of repeated attempts.
     pub retries: u64,

@@ -1,7 +1,7 @@
 //! TLS configuration and error texts.
 //!
-//! Certificate files are read again when they change, because short-lived certificates are renewed in place. Without a
-//! configured file, the machine's certificate store is trusted.
+//! Certificate files are read again when they change, because short-lived certificates are renewed
+//! in place. Without a configured file, the machine's certificate store is trusted.
 
 use std::io;
 use std::net::TcpStream;
@@ -68,7 +68,8 @@ impl Tls {
         Ok(Stream::Tls(Box::new(Secure { connection, socket })))
     }
 
-    /// Reads the files again if they changed; keeps the old configuration if they are invalid, as during a renewal.
+    /// Reads the files again if they changed; keeps the old configuration if they are invalid, as
+    /// during a renewal.
     fn renew(&mut self) {
         let changed = self.files.changed();
         if changed == self.changed {

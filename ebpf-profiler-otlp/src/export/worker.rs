@@ -51,7 +51,8 @@ struct Job {
     spooled: Option<u64>,
 }
 
-/// Size in bytes below which a message is not divided: a collector with such a limit rejects the halves, too.
+/// Size in bytes below which a message is not divided: a collector with such a limit rejects the
+/// halves, too.
 const MIN_DIVIDED: usize = 32 << 10;
 
 impl Worker {

@@ -31,8 +31,8 @@ pub(crate) struct BuildIds {
 }
 
 impl BuildIds {
-    /// Returns the ids of a mapping whose file cannot be read: its htlhash is computed from the GNU build id, or from `name` if
-    /// there is none.
+    /// Returns the ids of a mapping whose file cannot be read: its htlhash is computed from the GNU
+    /// build id, or from `name` if there is none.
     ///
     /// Some consumers reject a whole request for a mapping without htlhash.
     pub(crate) fn without_file(gnu: &[u8], name: &str) -> BuildIds {
@@ -97,13 +97,15 @@ const MAX_CACHED: usize = 1 << 14;
 /// Size in bytes of the head and the tail that are hashed.
 const HEAD_AND_TAIL: u64 = 4096;
 
-/// Returns the hash of a file's head, tail and length in hexadecimal, the build id that every file has.
+/// Returns the hash of a file's head, tail and length in hexadecimal, the build id that every file
+/// has.
 ///
 /// ```text
 /// htlhash = first 16 bytes of SHA-256(first 4096 bytes ++ last 4096 bytes ++ length as 8 bytes, big endian)
 /// ```
 ///
-/// Head and tail overlap in a file of less than 8,192 bytes; one of less than 4,096 is hashed twice.
+/// Head and tail overlap in a file of less than 8,192 bytes; one of less than 4,096 is hashed
+/// twice.
 ///
 /// # Errors
 ///

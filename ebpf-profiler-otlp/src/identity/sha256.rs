@@ -1,6 +1,7 @@
 //! SHA-256 after FIPS 180-4, for the at most 8,200 bytes of an htlhash.
 //!
-//! Not for secrets or for large data. Written by hand in 60 lines: `sha2` brings ten crates, for one hash a file.
+//! Not for secrets or for large data. Written by hand in 60 lines: `sha2` brings ten crates, for
+//! one hash a file.
 
 /// Returns the hash of `data`.
 pub(super) fn sha256(data: &[u8]) -> [u8; 32] {

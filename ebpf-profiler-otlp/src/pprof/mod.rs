@@ -8,7 +8,8 @@
 //! mapping     file, addresses, GNU build id
 //! ```
 //!
-//! Under a budget a sample stands for several ticks, and counts as that many. Timestamps are lost: pprof has sums only.
+//! Under a budget a sample stands for several ticks, and counts as that many. Timestamps are lost:
+//! pprof has sums only.
 
 mod fields;
 mod tables;

@@ -246,7 +246,8 @@ fn each_status_has_the_meaning_of_the_specification() {
     }
 }
 
-/// Status { 8, "", [Any { "type.googleapis.com/google.rpc.RetryInfo", RetryInfo { 1 s } }] }, as Go sends it.
+/// Status { 8, "", [Any { "type.googleapis.com/google.rpc.RetryInfo", RetryInfo { 1 s } }] }, as Go
+/// sends it.
 const IN_A_SECOND: &str = "CAgaMAoodHlwZS5nb29nbGVhcGlzLmNvbS9nb29nbGUucnBjLlJldHJ5SW5mbxIECgIIAQ";
 
 #[test]

@@ -1,4 +1,5 @@
-//! The exporter with hostile files in its spool, a collector that asks for endless patience, and a silent name server.
+//! The exporter with hostile files in its spool, a collector that asks for endless patience, and a
+//! silent name server.
 
 use std::fs::{self, Permissions};
 use std::net::UdpSocket;
@@ -16,7 +17,8 @@ fn fifo(path: &Path) {
     assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
 }
 
-/// A FIFO hung the exporter, a link was followed and its target overwritten, and the large file was read.
+/// A FIFO hung the exporter, a link was followed and its target overwritten, and the large file was
+/// read.
 #[test]
 fn files_of_others_in_the_spool_are_skipped() {
     let directory = Directory::new("hostile");

@@ -64,7 +64,8 @@ impl Authority {
 }
 
 impl Signed {
-    /// Wraps connections in TLS with this certificate; requires client certificates of `clients` if it is `Some`.
+    /// Wraps connections in TLS with this certificate; requires client certificates of `clients` if
+    /// it is `Some`.
     fn server(
         &self,
         clients: Option<&Authority>,

@@ -149,7 +149,8 @@ fn orphans(request: &ExportProfilesServiceRequest, tables: &ProfilesDictionary) 
     used.with_lengths(tables).into_iter().filter_map(unused).collect()
 }
 
-/// Finds equal elements in a table. They refer to others by index, so elements that differ are different values.
+/// Finds equal elements in a table. They refer to others by index, so elements that differ are
+/// different values.
 fn duplicates(tables: &ProfilesDictionary) -> Complaints {
     fn check<T>(name: &str, table: &[T], bytes: impl Fn(&T) -> Vec<u8>) -> Option<String> {
         let mut seen = HashSet::new();

@@ -1,4 +1,5 @@
-//! Requirements of consumers beyond the schema, one function each: profiles that they reject or misread.
+//! Requirements of consumers beyond the schema, one function each: profiles that they reject or
+//! misread.
 
 use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceRequest;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
@@ -19,7 +20,8 @@ pub(crate) fn of_any_type(request: &ExportProfilesServiceRequest) -> Complaints 
     [parca(request), devfiler(tables), pyroscope(request, tables)].concat()
 }
 
-/// Dereferences types, resources and scopes without a check; rejects empty profiles; reads inline texts only.
+/// Dereferences types, resources and scopes without a check; rejects empty profiles; reads inline
+/// texts only.
 fn parca(request: &ExportProfilesServiceRequest) -> Complaints {
     let mut complaints = Complaints::new();
     for it in &request.resource_profiles {
@@ -73,8 +75,8 @@ fn devfiler(tables: &ProfilesDictionary) -> Complaints {
     complaints
 }
 
-/// Multiplies the count by the period; rejects a request with both values and timestamps. Turns resources into labels and
-/// rejects a request with too many or too long ones.
+/// Multiplies the count by the period; rejects a request with both values and timestamps. Turns
+/// resources into labels and rejects a request with too many or too long ones.
 fn pyroscope(request: &ExportProfilesServiceRequest, tables: &ProfilesDictionary) -> Complaints {
     /// The default limit of 30 without four that it adds.
     const LABELS: usize = 26;

@@ -1,4 +1,5 @@
-//! A collector with a size limit: the parts of a message together contain the profile, and each one is valid.
+//! A collector with a size limit: the parts of a message together contain the profile, and each one
+//! is valid.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};

@@ -150,8 +150,8 @@ pub(crate) fn module(id: ModuleId) -> Option<Module> {
     Some(module)
 }
 
-/// Returns a script function; 0 is unknown, 1 and 2 are equal as those of two processes can be, and so on; the last one has an
-/// uncommon language.
+/// Returns a script function; 0 is unknown, 1 and 2 are equal as those of two processes can be, and
+/// so on; the last one has an uncommon language.
 fn script(id: ScriptId) -> Option<Script> {
     let number = id.0.checked_sub(1)? / 2;
     let language = ["cpython", "jvm", "v8js", "luajit"][number as usize % 4];
@@ -186,7 +186,8 @@ fn go_program() -> Vec<u8> {
     file
 }
 
-/// A symbolizer with names for most addresses, some with inlined functions; several addresses share names.
+/// A symbolizer with names for most addresses, some with inlined functions; several addresses share
+/// names.
 #[derive(Debug)]
 pub(crate) struct FakeNames;
 

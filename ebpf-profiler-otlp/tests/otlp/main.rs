@@ -1,5 +1,5 @@
-//! Encoded profiles, decoded by code generated from the original schema and checked against its rules and the requirements of
-//! consumers.
+//! Encoded profiles, decoded by code generated from the original schema and checked against its
+//! rules and the requirements of consumers.
 #![expect(clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod check;

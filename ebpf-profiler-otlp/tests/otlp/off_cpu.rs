@@ -23,7 +23,8 @@ pub(crate) fn waits() -> Profile {
     fake::finish(builder)
 }
 
-/// CPU time, off-CPU time, allocated bytes, bytes in use and latencies of one stack in two processes.
+/// CPU time, off-CPU time, allocated bytes, bytes in use and latencies of one stack in two
+/// processes.
 pub(crate) fn five_kinds() -> Profile {
     let kinds = [
         SampleKind::cpu(Duration::from_millis(10)),

@@ -16,8 +16,8 @@ const PROCESSES: u64 = 2;
 const STACKS: u64 = 400;
 const SHARED: u64 = 100;
 
-/// Two processes; each sample has a distinct leaf, by descending address, and ten frames that all samples share, which first
-/// occur late.
+/// Two processes; each sample has a distinct leaf, by descending address, and ten frames that all
+/// samples share, which first occur late.
 fn profile() -> Profile {
     let mut builder = ProfileBuilder::new(Duration::from_millis(50));
     let threads: Vec<_> = (0..PROCESSES as u32)

@@ -236,7 +236,8 @@ impl Symbolizer for Silent {
     }
 }
 
-/// Timestamps come from another clock than the profile's start, and the time of day may change in between.
+/// Timestamps come from another clock than the profile's start, and the time of day may change in
+/// between.
 #[test]
 fn timestamp_outside_extends_the_profile() {
     const HOUR: u64 = 3_600_000_000_000;

@@ -1,4 +1,5 @@
-//! The same totals in all formats, for each kind of samples, with and without the weights of a budget.
+//! The same totals in all formats, for each kind of samples, with and without the weights of a
+//! budget.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -33,7 +33,8 @@ const LINK: i32 = 30;
 /// The kernel's signal frame at `sp`: 128 bytes of `siginfo`, then the `ucontext`.
 const CONTEXT: i32 = 128;
 
-/// The trampoline of the vDSO. Its unwind data refers to a frame record that the kernel writes beside the frame.
+/// The trampoline of the vDSO. Its unwind data refers to a frame record that the kernel writes
+/// beside the frame.
 fn signal(_: &State<'_>) -> Option<Packed> {
     Some(Packed::of(&Rule { cfa: cfa::SIGNAL, register: SP, offset: CONTEXT, ..Rule::CANNOT }))
 }

@@ -12,7 +12,8 @@ use super::{Go, NONE, Part, Registers};
 
 pub(crate) static REGISTERS: Registers = Registers {
     fp: RBP,
-    // rbx. On a whole Debian system, frames start from r12 to r15 for a few instructions only, without a call.
+    // rbx. On a whole Debian system, frames start from r12 to r15 for a few instructions only, without a
+    // call.
     saved: &[3],
     kept: NONE,
     count: 16,
@@ -37,11 +38,13 @@ pub(crate) static REGISTERS: Registers = Registers {
 const RBP: u16 = 6;
 const RSP: u8 = 7;
 
-/// Offsets of `rsp` and `rip` in the kernel's `ucontext`: behind five words of header and 15 or 16 registers.
+/// Offsets of `rsp` and `rip` in the kernel's `ucontext`: behind five words of header and 15 or 16
+/// registers.
 const CONTEXT_RSP: i64 = 160;
 const CONTEXT_RIP: i64 = 168;
 
-/// `cfa = *(register + k)` and `ra = *(register + k + 8)`: both are in a context at `register + k - 160`.
+/// `cfa = *(register + k)` and `ra = *(register + k + 8)`: both are in a context at `register + k -
+/// 160`.
 fn signal(state: &State<'_>) -> Option<Packed> {
     let (Cfa::Expression(stack), Place::Expression(instruction)) = (state.cfa, state.ra) else { return None };
     let Some(Expression::Deref { register, offset, added: 0 }) = recognize(stack) else { return None };
@@ -53,7 +56,8 @@ fn signal(state: &State<'_>) -> Option<Packed> {
     Some(Packed::of(&Rule { cfa: cfa::SIGNAL, register, offset, ..Rule::CANNOT }))
 }
 
-/// A frame saves the caller's frame pointer below the return address; a function without a frame leaves it unchanged.
+/// A frame saves the caller's frame pointer below the return address; a function without a frame
+/// leaves it unchanged.
 fn go_row(distance: i32) -> Option<Packed> {
     let frame = Rule { cfa: cfa::REGISTER, register: RSP, offset: distance.checked_add(8)?, ..Rule::CANNOT };
     match distance {
@@ -63,7 +67,8 @@ fn go_row(distance: i32) -> Option<Packed> {
     }
 }
 
-/// Between `sub rsp, distance` and the end of `mov [rsp + distance - 8], rbp`: four bytes, and the displacement if it isn't 0.
+/// Between `sub rsp, distance` and the end of `mov [rsp + distance - 8], rbp`: four bytes, and the
+/// displacement if it isn't 0.
 fn go_unsaved(distance: i32) -> Option<(Packed, u64)> {
     let size = match distance.checked_sub(8)? {
         ..0 => return None,
@@ -75,7 +80,8 @@ fn go_unsaved(distance: i32) -> Option<(Packed, u64)> {
     Some((Packed::of(&frame), size))
 }
 
-/// The frame pointer is still the caller's on the new stack, so the unwind continues behind that caller's frame.
+/// The frame pointer is still the caller's on the new stack, so the unwind continues behind that
+/// caller's frame.
 const GO_SWITCHED: Rule = Rule {
     cfa: cfa::REGISTER,
     register: RBP as u8,
@@ -85,8 +91,8 @@ const GO_SWITCHED: Rule = Rule {
     ..Rule::CANNOT
 };
 
-/// The two paths of `runtime.asmcgocall`: on a goroutine's stack, which may be moved before C returns, and on a stack that
-/// stays in place. Each saves the stack pointer differently.
+/// The two paths of `runtime.asmcgocall`: on a goroutine's stack, which may be moved before C
+/// returns, and on a stack that stays in place. Each saves the stack pointer differently.
 ///
 /// ```text
 ///   mov [rsp + n + 8], rdi      # the goroutine          mov [rsp + n + 8], 0

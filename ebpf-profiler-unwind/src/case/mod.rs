@@ -1,11 +1,12 @@
 //! Recorded stacks as text: the input of one walk and its expected frames, in a few kilobytes.
 //!
-//! A wrong or interesting stack becomes a file that can be walked again without the program, its libraries or a core dump.
-//! `cargo run --bin case` makes one from a core dump.
+//! A wrong or interesting stack becomes a file that can be walked again without the program, its
+//! libraries or a core dump. `cargo run --bin case` makes one from a core dump.
 //!
 //! # Format
 //!
-//! Lines of words. Numbers are hexadecimal except those of registers and rules; a `#` begins a comment, except in paths.
+//! Lines of words. Numbers are hexadecimal except those of registers and rules; a `#` begins a
+//! comment, except in paths.
 //!
 //! ```text
 //! case 1
@@ -36,8 +37,8 @@
 //! | `frame call` | a call in a script: interpreter, function, check, position; `named_by_caller` |
 //! | `stop` | number of the expected [stop reason](ebpf_profiler_core::trace::Stop); the last line |
 //!
-//! A case contains only data that the walk used: rows of its frames, words that it read (on the stack or elsewhere), and mappings
-//! that contain one of these or are pointed into.
+//! A case contains only data that the walk used: rows of its frames, words that it read (on the
+//! stack or elsewhere), and mappings that contain one of these or are pointed into.
 
 use ebpf_profiler_core::elf::Arch;
 use ebpf_profiler_core::language::FrameWalker;

@@ -54,8 +54,8 @@ impl<'a> Place<'a> {
     }
 }
 
-/// The process of a recorded stack: its instruction set, and the mapped files with their unwind tables and language
-/// interpreters.
+/// The process of a recorded stack: its instruction set, and the mapped files with their unwind
+/// tables and language interpreters.
 #[derive(Clone, Copy, Debug)]
 pub struct Subject<'a> {
     arch: Arch,
@@ -127,7 +127,8 @@ impl<M: Stack> Stack for &mut Recorder<M> {
     }
 }
 
-/// Returns the mappings that contain frames or that words point into: the walk also tests whether words point to code.
+/// Returns the mappings that contain frames or that words point into: the walk also tests whether
+/// words point to code.
 fn kept(
     modules: &Modules,
     places: &[Place<'_>],
@@ -159,7 +160,8 @@ fn kept(
     kept
 }
 
-/// Returns the row behind a caller's row that is too short for a call: the walk uses that one instead.
+/// Returns the row behind a caller's row that is too short for a call: the walk uses that one
+/// instead.
 fn behind_short_row(table: &Table, frame: &NativeFrame) -> Option<u64> {
     let at = frame.file_address;
     let is_short = !frame.exact && table.begins(at) && table.begins(at.checked_add(1)?);

@@ -26,7 +26,8 @@ pub(super) struct Frames<'a> {
     registers: &'a Registers,
     cies: Cies,
     cache: Cache,
-    /// Number of functions asked for, and of those that begin at the expected address and are not empty.
+    /// Number of functions asked for, and of those that begin at the expected address and are not
+    /// empty.
     asked: u32,
     confirmed: u32,
 }
@@ -96,7 +97,8 @@ fn installs(elf: &Elf, range: &Range<u64>) -> Vec<Install> {
     elf.read(range.start, &mut code).map_or_else(|_| Vec::new(), |()| eh_return::installs(&code))
 }
 
-/// Adds the rows of such a function, with the rules of [`eh_return`] while its saved registers are overwritten.
+/// Adds the rows of such a function, with the rules of [`eh_return`] while its saved registers are
+/// overwritten.
 #[cold]
 fn install<'a>(
     mut program: Program<'_, 'a>,

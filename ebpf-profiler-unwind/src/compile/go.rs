@@ -18,8 +18,8 @@ pub(super) struct Go<'a> {
     table: &'a Pclntab,
     registers: &'a Registers,
     saves_late: bool,
-    /// Number of steps left. Functions may share pc tables, so each function of a hostile file could decode the whole table.
-    /// Real tables have one step per five to ten bytes.
+    /// Number of steps left. Functions may share pc tables, so each function of a hostile file
+    /// could decode the whole table. Real tables have one step per five to ten bytes.
     budget: usize,
 }
 
@@ -34,8 +34,8 @@ impl<'a> Go<'a> {
         let function = self.table.function(number)?;
         let end = self.table.entry(number + 1).filter(|&end| end > item.begin)?.min(item.next);
         if let Some(rule) = self.whole(&function) {
-            // A signal handler returns to its first instruction, and a caller is looked up one byte before the return
-            // address: that byte is padding, or the end of a jump.
+            // A signal handler returns to its first instruction, and a caller is looked up one byte before
+            // the return address: that byte is padding, or the end of a jump.
             let before = u64::from(function.is_signal_return() && output.first() < item.begin);
             output.function(item.begin - before, end);
             output.row(item.begin - before, rule);

@@ -26,8 +26,8 @@ impl Output {
 
     /// Begins a function.
     ///
-    /// A gap before it gets a row without unwind data, unless it is only padding of an aligned function. Then the previous row
-    /// is extended, which saves a fifth of the rows.
+    /// A gap before it gets a row without unwind data, unless it is only padding of an aligned
+    /// function. Then the previous row is extended, which saves a fifth of the rows.
     #[inline]
     pub(super) fn function(&mut self, begin: u64, end: u64) {
         let gap = begin.saturating_sub(self.end);
@@ -67,7 +67,8 @@ impl Output {
         self.unsupported += rows;
     }
 
-    /// Returns the registers to read the file with again, if these do not suffice for one of the rules.
+    /// Returns the registers to read the file with again, if these do not suffice for one of the
+    /// rules.
     pub(super) fn other_registers(&self, registers: &Registers) -> Option<Registers> {
         registers.for_rules(self.builder.rules())
     }

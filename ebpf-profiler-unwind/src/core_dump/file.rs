@@ -38,7 +38,8 @@ pub enum Origin {
     Unproved(PathBuf),
     /// The memory in the dump, which has unwind data but hardly any symbol names.
     Memory,
-    /// No contents of the file were found, so it has no unwind table: frames in it are found by frame pointers, if at all.
+    /// No contents of the file were found, so it has no unwind table: frames in it are found by
+    /// frame pointers, if at all.
     Nowhere,
 }
 

@@ -11,11 +11,13 @@ use super::memory::Contents;
 
 /// The contents of a file in a dump, read by file offset.
 ///
-/// Of mapped files these are the mapped parts, usually without sections and symbols; of the vDSO it is the whole file.
+/// Of mapped files these are the mapped parts, usually without sections and symbols; of the vDSO it
+/// is the whole file.
 #[derive(Clone, Debug)]
 pub struct Image {
     contents: Arc<Contents>,
-    /// Pieces by offset. Of several with one offset only the first is used, as later ones may have been written to.
+    /// Pieces by offset. Of several with one offset only the first is used, as later ones may have
+    /// been written to.
     pieces: Arc<[Piece]>,
     /// `true` if the section headers are in memory, as in the vDSO.
     sections: bool,

@@ -19,8 +19,8 @@ use crate::modules::{MAX_MAPPINGS, Mapping, Modules};
 use crate::table::Table;
 use crate::walk::NativeFrame;
 
-/// The process of a core dump, ready to be walked: its modules with unwind tables, the files that were found for them, and its
-/// memory. [`CoreDump::load`](super::CoreDump::load) makes it.
+/// The process of a core dump, ready to be walked: its modules with unwind tables, the files that
+/// were found for them, and its memory. [`CoreDump::load`](super::CoreDump::load) makes it.
 #[derive(Debug)]
 pub struct Loaded {
     modules: Modules,
@@ -36,8 +36,8 @@ type Open<'a> = &'a mut dyn FnMut(&Path) -> io::Result<Box<dyn ReadAt>>;
 impl CoreDump {
     /// Finds the files with code and builds their tables.
     ///
-    /// `open` opens a path. It should reject anything but regular files, since the dump chooses the paths. Each opened file is
-    /// compared with the dump.
+    /// `open` opens a path. It should reject anything but regular files, since the dump chooses the
+    /// paths. Each opened file is compared with the dump.
     pub fn load(
         &self,
         search: &Search,
@@ -70,7 +70,8 @@ impl Loaded {
         &self.files
     }
 
-    /// Returns the mappings of code with path and build id (empty without a file), for recording a case.
+    /// Returns the mappings of code with path and build id (empty without a file), for recording a
+    /// case.
     pub fn places(&self) -> Vec<Place<'_>> {
         self.mappings.iter().map(|mapping| mapping.place(&self.files)).collect()
     }
@@ -125,7 +126,8 @@ struct Loader<'a> {
     budget: u64,
 }
 
-/// Maximum number of bytes of unwind data read from memory: a dump may claim that one piece is a thousand files.
+/// Maximum number of bytes of unwind data read from memory: a dump may claim that one piece is a
+/// thousand files.
 const BUDGET: u64 = 1 << 30;
 
 impl<'a> Loader<'a> {
@@ -162,7 +164,8 @@ impl<'a> Loader<'a> {
         mappings
     }
 
-    /// Returns the code in a piece of a file that `gcore` left out, according to the file's headers.
+    /// Returns the code in a piece of a file that `gcore` left out, according to the file's
+    /// headers.
     fn left_out(&mut self, place: usize) -> Option<Numbered> {
         let Held { ref range, offset, mapped } = self.pieces[place];
         let range = range.clone();

@@ -158,7 +158,8 @@ impl Memory {
 
     /// Memory of mapped files.
     ///
-    /// Written memory is in the dump. If the dump lists writable memory and left it out, its contents are unknown.
+    /// Written memory is in the dump. If the dump lists writable memory and left it out, its
+    /// contents are unknown.
     fn backed(&self, address: u64) -> Option<Part<'_>> {
         const WRITABLE: u32 = 2;
         let segment = self.contents.segment(address);

@@ -7,8 +7,8 @@
 //!   PT_LOAD  ──────────────► memory ─────────────────────────┘
 //! ```
 //!
-//! Supports dumps of the kernel and of gdb's `gcore`, of x86_64 and arm64. They are read in pieces: a dump of many gigabytes takes
-//! memory for its headers only.
+//! Supports dumps of the kernel and of gdb's `gcore`, of x86_64 and arm64. They are read in pieces:
+//! a dump of many gigabytes takes memory for its headers only.
 //!
 //! # Examples
 //!
@@ -30,9 +30,10 @@
 //!
 //! # Incomplete dumps
 //!
-//! A truncated or damaged dump yields the data that it contains: [`Gaps`] counts the missing parts, and each [`File`] lists its
-//! problems. Read-only memory that a dump lacks is taken from the mapped file, once that is verified. Without such a file,
-//! unwind data is read from the dump's own copy.
+//! A truncated or damaged dump yields the data that it contains: [`Gaps`] counts the missing parts,
+//! and each [`File`] lists its problems. Read-only memory that a dump lacks is taken from the
+//! mapped file, once that is verified. Without such a file, unwind data is read from the dump's own
+//! copy.
 
 use std::fmt;
 use std::sync::Arc;

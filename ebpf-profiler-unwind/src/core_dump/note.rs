@@ -4,8 +4,8 @@
 //!   note = name size: u32   description size: u32   type: u32   name, padded to 4   description, padded to 4
 //! ```
 //!
-//! A thread's notes take some kilobytes, of which the registers are a few hundred bytes: only headers and relevant
-//! descriptions are read.
+//! A thread's notes take some kilobytes, of which the registers are a few hundred bytes: only
+//! headers and relevant descriptions are read.
 
 use ebpf_profiler_core::elf::{Elf, Segment, segment_type};
 

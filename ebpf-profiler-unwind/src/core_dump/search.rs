@@ -9,7 +9,8 @@ use std::path::{Component, Path, PathBuf};
 ///   ROOT/path/of/the/mapping
 /// ```
 ///
-/// Roots are searched in order: the file system of a container, a folder with files of another machine.
+/// Roots are searched in order: the file system of a container, a folder with files of another
+/// machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Search {
     roots: Vec<PathBuf>,

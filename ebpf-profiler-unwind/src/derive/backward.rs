@@ -1,4 +1,5 @@
-//! Offsets of the stack pointer that the code before an instruction doesn't give: counted back from the function's end.
+//! Offsets of the stack pointer that the code before an instruction doesn't give: counted back from
+//! the function's end.
 //!
 //! ```text
 //!   call f               f pops its arguments, whose number is not known
@@ -10,16 +11,19 @@
 use super::flow::{ENTRY, Flow, State, Step, target};
 use super::function::Function;
 
-/// An offset far below the canonical frame address, where an instruction finds nothing that is followed.
+/// An offset far below the canonical frame address, where an instruction finds nothing that is
+/// followed.
 const FAR: i32 = -1 << 24;
 
 /// Maximum number of passes. Each but the first goes back through loops.
 const PASSES: usize = 8;
 
-/// Completes the states that lack only the offset of the stack pointer, in code without a frame. Where another register leads to
-/// the frame, arguments are moved on the stack, and the return address is not at its end yet.
+/// Completes the states that lack only the offset of the stack pointer, in code without a frame.
+/// If another register leads to the frame, arguments are moved on the stack, and the return
+/// address is not at its end yet.
 ///
-/// An offset may come from one of two ways at first. It is kept only if the other way leads to the same.
+/// An offset may come from one of two ways at first. It is kept only if the other way leads to the
+/// same.
 pub(super) fn complete<S: State>(function: &mut Function<'_, S>, budget: &mut usize) {
     let lacks = |state: &S| state.is_unlinked() && state.rule(None).is_none();
     let size = function.code.len();

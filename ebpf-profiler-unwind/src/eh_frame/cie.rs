@@ -40,7 +40,8 @@ pub(crate) struct Functions {
 
 /// Maximum size of a CIE's instructions, in bytes.
 ///
-/// Real ones have about ten. They are executed once per FDE that is not plain, so the limit keeps the time linear.
+/// Real ones have about ten. They are executed once per FDE that is not plain, so the limit keeps
+/// the time linear.
 const MAX_INSTRUCTIONS: usize = 512;
 
 impl<'a> Cie<'a> {

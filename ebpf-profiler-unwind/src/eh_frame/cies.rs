@@ -22,12 +22,12 @@ pub(crate) struct Cies {
     last: (usize, Option<Functions>),
 }
 
-/// Maximum size of a CIE, in bytes; real ones have thirty. A malformed one is read again for each of its functions, so the limit
-/// keeps the time linear.
+/// Maximum size of a CIE, in bytes; real ones have thirty. A malformed one is read again for each
+/// of its functions, so the limit keeps the time linear.
 const MAX_SIZE: usize = 1024;
 
-/// Maximum number of CIEs, and of their bytes. Linkers merge equal ones in `.eh_frame`; `.debug_frame` has one per source
-/// file.
+/// Maximum number of CIEs, and of their bytes. Linkers merge equal ones in `.eh_frame`;
+/// `.debug_frame` has one per source file.
 const MAX_COUNT: usize = 1 << 15;
 const MAX_BYTES: usize = 1 << 20;
 

@@ -60,7 +60,8 @@ fn wide_kind(bytes: &[u8], offset: usize, format: Format) -> Option<Kind> {
     kind(format, Bytes::at(bytes, 12)?.u64()?, u64::MAX, offset + 12)
 }
 
-/// Returns the kind of an entry with this `id` at `id_offset`; `mark` marks a CIE in `.debug_frame`.
+/// Returns the kind of an entry with this `id` at `id_offset`; `mark` marks a CIE in
+/// `.debug_frame`.
 #[inline]
 fn kind(format: Format, id: u64, mark: u64, id_offset: usize) -> Option<Kind> {
     let offset = usize::try_from(id).ok();

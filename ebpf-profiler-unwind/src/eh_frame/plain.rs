@@ -1,4 +1,5 @@
-//! Executes the few call frame instructions of which nearly all functions consist, directly on a rule.
+//! Executes the few call frame instructions of which nearly all functions consist, directly on a
+//! rule.
 //!
 //! ```text
 //!   00 nop            02, 03 advance 1, 2 B     0a remember     0c cfa = r + uleb     0e cfa offset uleb
@@ -6,7 +7,8 @@
 //!   80+r offset r, uleb, c0+r restore r: of frame pointer and return address; other registers are ignored
 //! ```
 //!
-//! [`Program`](super::program::Program) executes the rest of a function from the first other instruction on.
+//! [`Program`](super::program::Program) executes the rest of a function from the first other
+//! instruction on.
 
 use ebpf_programs::abi::table::{cfa, fp};
 
@@ -72,10 +74,11 @@ impl Plain {
         })
     }
 
-    /// Executes `code` and passes each finished row to `row`, up to the first instruction that is not plain.
+    /// Executes `code` and passes each finished row to `row`, up to the first instruction that is
+    /// not plain.
     ///
-    /// Returns `true` if there was none: the function ends at `end`. All in one loop: helper functions make it slower, inlined or
-    /// not, since nearly all rows come from its first arm.
+    /// Returns `true` if there was none: the function ends at `end`. All in one loop: helper
+    /// functions make it slower, inlined or not, since nearly all rows come from its first arm.
     #[inline(always)]
     pub(crate) fn run(
         &self,
@@ -250,7 +253,8 @@ mod tests {
         Cie { encoding: 0, augmented: false, signal: false, code_align: 1, data_align: -8, ra, initial }
     }
 
-    /// Returns all rows, and `true` if all instructions are valid. Plain instructions are executed here or by the program.
+    /// Returns all rows, and `true` if all instructions are valid. Plain instructions are executed
+    /// here or by the program.
     fn rows(cie: &Cie<'_>, registers: &Registers, code: &[u8], here: bool) -> (Vec<(u64, Packed)>, bool) {
         let mut rows = Vec::new();
         let mut rest = Bytes(code);

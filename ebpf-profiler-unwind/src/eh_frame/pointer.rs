@@ -20,8 +20,8 @@ const ALIGNED: u8 = 0x50;
 
 /// Decodes a pointer at virtual address `place`.
 ///
-/// Returns `None` for encodings that need a running process: indirect ones, and those relative to a base that the file does
-/// not contain.
+/// Returns `None` for encodings that need a running process: indirect ones, and those relative to a
+/// base that the file does not contain.
 pub(crate) fn read(bytes: &mut Bytes<'_>, encoding: u8, place: u64) -> Option<u64> {
     let base = match encoding & 0xf0 {
         0 => 0,

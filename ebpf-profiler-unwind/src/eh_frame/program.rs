@@ -58,7 +58,8 @@ impl<'p, 'a> Program<'p, 'a> {
         Program { cie, registers, end, at, state: cie.initial, remembered: [None; DEPTH], depth: 0 }
     }
 
-    /// Creates a program for the rest of a function that ends at `end`, behind its plain instructions. `first` is its first rule.
+    /// Creates a program for the rest of a function that ends at `end`, behind its plain
+    /// instructions. `first` is its first rule.
     pub(crate) fn behind(
         cie: &'p Cie<'a>,
         registers: &'p Registers,

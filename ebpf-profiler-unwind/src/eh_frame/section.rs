@@ -6,9 +6,10 @@
 //!   slots    [ piece 7 + ][ piece 0 + ][ piece 2 + ]        pieces without expected entries are evicted first
 //! ```
 //!
-//! Most files describe functions in the order of their addresses: one slot suffices, since a piece is finished when the next
-//! one is needed. New memory costs as much as reading again from the page cache. For other orders there are more slots, up to
-//! 3.5 MB, and the least recently used ones are evicted.
+//! Most files describe functions in the order of their addresses: one slot suffices, since a piece
+//! is finished when the next one is needed. New memory costs as much as reading again from the page
+//! cache. For other orders there are more slots, up to 3.5 MB, and the least recently used ones are
+//! evicted.
 
 use ebpf_profiler_core::elf::Elf;
 
@@ -55,7 +56,8 @@ pub(crate) enum Format {
     DebugFrame,
 }
 
-/// Binary logarithm of a piece's size, that size, and the number of bytes of the next piece that are read along.
+/// Binary logarithm of a piece's size, that size, and the number of bytes of the next piece that
+/// are read along.
 const SHIFT: u32 = 13;
 pub(crate) const PIECE: usize = 1 << SHIFT;
 const OVERLAP: usize = 256;

@@ -35,8 +35,8 @@ const MAX_ODD: usize = 1 << 10;
 const MAX_EMPTY: usize = 1 << 12;
 
 impl Starts {
-    /// Finds the FDEs of a section. Returns `None` for unusual sections: invalid or 64-bit lengths, many entries that are not made of
-    /// words, many empty functions.
+    /// Finds the FDEs of a section. Returns `None` for unusual sections: invalid or 64-bit lengths,
+    /// many entries that are not made of words, many empty functions.
     pub(crate) fn of(elf: &Elf, section: &Section) -> Option<Starts> {
         let bits = vec![0; (section.size / WORD).div_ceil(BITS)];
         let mut starts = Starts { bits, odd: Vec::new(), empty: Vec::new(), count: 0 };
@@ -55,7 +55,8 @@ impl Starts {
         section.size / WORD / 8
     }
 
-    /// Adds the entries that begin in a `piece` of the section, and returns the offset of the next one.
+    /// Adds the entries that begin in a `piece` of the section, and returns the offset of the next
+    /// one.
     fn add(&mut self, piece: &[u8], begin: usize, end: usize) -> Option<usize> {
         let mut at = 0;
         while let Some(head) = piece.get(at..at + HEAD) {

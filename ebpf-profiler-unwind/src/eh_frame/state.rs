@@ -31,7 +31,8 @@ impl<'a> State<'a> {
         signed: false,
     };
 
-    /// Converts a rule with a plain address back to a row, in a function whose first row is `initial` and first rule `first`.
+    /// Converts a rule with a plain address back to a row, in a function whose first row is
+    /// `initial` and first rule `first`.
     pub(crate) fn of(rule: Packed, initial: &State<'a>, first: Packed) -> State<'a> {
         let cfa = Cfa::Register { register: rule.register().into(), offset: rule.offset().into() };
         let fp = match rule.with_fp_of(first) == rule {

@@ -14,8 +14,8 @@ pub(super) enum DebugFrame {
     Missing,
     /// Present, decompressed.
     Read(Section),
-    /// Compressed by another method than zlib, which is zstd. Only debug files of a few distributions use it, and those do not
-    /// run, so a decoder is not worth its dependency.
+    /// Compressed by another method than zlib, which is zstd. Only debug files of a few
+    /// distributions use it, and those do not run, so a decoder is not worth its dependency.
     Packed,
 }
 

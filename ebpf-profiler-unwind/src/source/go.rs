@@ -7,7 +7,8 @@ use ebpf_profiler_core::internal::go::{Function, Pclntab};
 #[derive(Debug)]
 pub(crate) struct Go {
     pub(crate) table: Pclntab,
-    /// `true` if functions move the stack pointer before they save the frame pointer, as on x86_64 up to 1.20.
+    /// `true` if functions move the stack pointer before they save the frame pointer, as on x86_64
+    /// up to 1.20.
     pub(crate) saves_late: bool,
 }
 

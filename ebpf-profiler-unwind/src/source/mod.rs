@@ -1,4 +1,5 @@
-//! Finds the unwind data of a file: by section, or through the program headers if sections are missing.
+//! Finds the unwind data of a file: by section, or through the program headers if sections are
+//! missing.
 
 use ebpf_profiler_core::elf::{EhFrameHdr, Elf, ElfError, Segment, section_type, segment_type};
 

@@ -1,4 +1,5 @@
-//! Bases of coroutines: code below which a stack, or a slice of a stack, of its own begins. What lies above isn't its caller.
+//! Bases of coroutines: code below which a stack, or a slice of a stack, of its own begins. What
+//! lies above isn't its caller.
 //!
 //! | coroutines of | base | recognized by |
 //! | --- | --- | --- |
@@ -6,7 +7,8 @@
 //! | greenlet, gevent | `UserGreenlet::inner_bootstrap`, which the starter of a greenlet calls on its own stack and never returns to | its name |
 //! | boost.context, fibers of PHP | the end of `make_fcontext`, to which a coroutine's first function returns | its instructions: see [`x86_64`](super::x86_64) |
 //!
-//! A greenlet's slice of the stack ends in the caller of `inner_bootstrap`; other greenlets use the memory above.
+//! A greenlet's slice of the stack ends in the caller of `inner_bootstrap`; other greenlets use the
+//! memory above.
 
 use ebpf_profiler_core::elf::{Arch, Elf};
 

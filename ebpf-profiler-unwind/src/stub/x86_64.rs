@@ -32,7 +32,8 @@ fn system_call(code: &[u8]) -> Option<Found> {
     }
 }
 
-/// Returns the position of the first byte that may be the last one of the system call: the rarest of its bytes.
+/// Returns the position of the first byte that may be the last one of the system call: the rarest
+/// of its bytes.
 ///
 /// Most code is scanned by this alone: eight bytes at a time, by [the test for a zero byte][trick].
 ///
@@ -62,7 +63,8 @@ fn entry(code: &[u8]) -> usize {
     code.windows(5).position(is_call).map_or(0, |call| call + 5)
 }
 
-/// Returns the end of `make_fcontext`: it calls the first function of a coroutine, which returns to the `xor`.
+/// Returns the end of `make_fcontext`: it calls the first function of a coroutine, which returns to
+/// the `xor`.
 ///
 /// ```text
 ///   push rbp             55

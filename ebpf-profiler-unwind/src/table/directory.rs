@@ -1,6 +1,7 @@
 //! The directory that leads from an address to the rows of its page.
 //!
-//! While a table grows, only pages of the smallest size are recorded. Their final size is chosen when all rows are known.
+//! While a table grows, only pages of the smallest size are recorded. Their final size is chosen
+//! when all rows are known.
 
 use std::iter::Peekable;
 use std::slice::Iter;
@@ -38,8 +39,9 @@ pub(super) struct Directory {
 }
 
 impl Directory {
-    /// Builds the directory with the smallest pages of low cost, else with the largest. The last row is before `end`. Groups without
-    /// rows get pages, too, if pages at most twice as large allow it.
+    /// Builds the directory with the smallest pages of low cost, else with the largest. The last
+    /// row is before `end`. Groups without rows get pages, too, if pages at most twice as large
+    /// allow it.
     pub(super) fn of(smallest: &[Begin], end: u32) -> Directory {
         let (least, most) = PAGE_BITS.into_inner();
         let enough = (end as usize - HEADER_WORDS) / ROWS_A_WORD;

@@ -1,7 +1,7 @@
 //! Lays out a table as [`ebpf_programs::abi::table`] defines.
 //!
-//! Rows come first and never move; parts that are known only at the end follow. So a table is never in memory twice.
-//! memory twice, and nothing in it moves.
+//! Rows come first and never move; parts that are known only at the end follow. So a table is never
+//! in memory twice. memory twice, and nothing in it moves.
 
 use ebpf_programs::abi;
 use ebpf_programs::abi::table::{Group, Header, NO_DATA, PAGE_BITS, Page, Row};

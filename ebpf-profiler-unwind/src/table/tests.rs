@@ -57,7 +57,8 @@ fn expected(model: &Model, address: u64) -> Rule {
     row.and_then(|(_, &number)| number).map_or(Rule::NO_DATA, rule)
 }
 
-/// Compares all readers with the model at each row, beside it and at random addresses; the table is anywhere in the arena.
+/// Compares all readers with the model at each row, beside it and at random addresses; the table is
+/// anywhere in the arena.
 fn check(model: &Model, place: u32, random: &mut Random) -> Vec<u8> {
     let image = build(model);
     let (view, searches) = (View::new(&image).unwrap(), Searches::new(&image, place));
@@ -145,7 +146,8 @@ fn page_bits(image: &[u8]) -> u32 {
     View::new(image).unwrap().header().page_bits.into()
 }
 
-/// Small pages for dense rows, large ones for sparse rows, and at most the maximum of rows in a group.
+/// Small pages for dense rows, large ones for sparse rows, and at most the maximum of rows in a
+/// group.
 #[test]
 fn pages_are_as_small_as_they_pay_for() {
     let mut random = Random(0x0dd0_1234_5678_9abc);
@@ -208,7 +210,8 @@ fn no_rows_at_all() {
     assert_eq!(validate(&changed), Err(Invalid::Parts));
 }
 
-/// For a call that would end in a row of one byte the next row is used, also across blocks and pages.
+/// For a call that would end in a row of one byte the next row is used, also across blocks and
+/// pages.
 #[test]
 fn the_row_behind_one_of_one_byte() {
     // The rows from the second page on reach over the border by these many.
@@ -223,7 +226,8 @@ fn the_row_behind_one_of_one_byte() {
         assert_eq!(page_bits(table.image()), 10);
         let mapping = Mapping::new(PAGE..3 * PAGE, 0).with_table(&table);
         let modules = Modules::new(Arch::X86_64, &[mapping]);
-        // A frame of rule 3, called from where the row of one byte is; that frame has two words, as rule 1 says.
+        // A frame of rule 3, called from where the row of one byte is; that frame has two words, as rule 1
+        // says.
         let stack = |address: u64| match address {
             0x7000_0018 => Some(at + 1),
             0x7000_0028 => Some(at + 0x101),
@@ -269,8 +273,8 @@ fn lies_are_found() {
         validate(&image)
     };
     let broken = |number: u32| Err(Invalid::Page(first_page + number));
-    // The rows of the five pages begin at 8, 15, 22, 29 and 36 and end at 43. Groups 0, 2 and 6 have some: pages 0 to 15,
-    // 16 to 31 and 32 to 37 of those named.
+    // The rows of the five pages begin at 8, 15, 22, 29 and 36 and end at 43. Groups 0, 2 and 6 have
+    // some: pages 0 to 15, 16 to 31 and 32 to 37 of those named.
     assert_eq!((header.pages, header.groups(), header.rows, header.page_bits), (102, 7, 35, 16));
     assert_eq!(validate(&image[..31]), Err(Invalid::Short));
     assert_eq!(changed(0, 8), Err(Invalid::Base(8)));
@@ -410,7 +414,8 @@ fn seeds_are_tables() {
     }
 }
 
-/// Writes seeds of the fuzzer of tables: pages of several groups, and small pages; that of a Go program gets the version.
+/// Writes seeds of the fuzzer of tables: pages of several groups, and small pages; that of a Go
+/// program gets the version.
 #[test]
 #[ignore = "writes files"]
 fn write_seeds() {

@@ -19,22 +19,26 @@ pub enum Invalid {
     Version(u32),
     /// The size in the header is not the number of bytes.
     Size(u32),
-    /// The base is not aligned to the largest page size, or the last page exceeds the address space.
+    /// The base is not aligned to the largest page size, or the last page exceeds the address
+    /// space.
     Base(u64),
     /// The page size is out of range; the value is its binary logarithm.
     PageBits(u8),
-    /// The parts of the encoded table, which its header lists, are misplaced or have data between them, or rule 0 is not
-    /// empty.
+    /// The parts of the encoded table, which its header lists, are misplaced or have data between
+    /// them, or rule 0 is not empty.
     Parts,
     /// The number of rows in the header differs from the sum over all pages.
     Rows(u32),
     /// The last page has no rows.
     Pages(u32),
-    /// The pages or rows of this group do not follow the previous group, or the number of its rows is out of range.
+    /// The pages or rows of this group do not follow the previous group, or the number of its rows
+    /// is out of range.
     Group(u32),
-    /// The rows of the page with this number, counted from the start of the table, do not follow the previous page.
+    /// The rows of the page with this number, counted from the start of the table, do not follow
+    /// the previous page.
     Page(u32),
-    /// This row, counted from the start of the table, is out of order, in the wrong page, or names a missing rule.
+    /// This row, counted from the start of the table, is out of order, in the wrong page, or names
+    /// a missing rule.
     Row(u32),
 }
 
@@ -60,7 +64,8 @@ impl fmt::Display for Invalid {
 
 impl std::error::Error for Invalid {}
 
-/// Checks a table for all properties that [`ebpf_programs::abi::table`] defines. An empty slice is valid.
+/// Checks a table for all properties that [`ebpf_programs::abi::table`] defines. An empty slice is
+/// valid.
 ///
 /// # Errors
 ///

@@ -86,7 +86,8 @@ impl<'a> View<'a> {
         row.is_some_and(|row| row.low == address as u16)
     }
 
-    /// Returns the rows of the page of `address`, and the number of those that begin at or before it.
+    /// Returns the rows of the page of `address`, and the number of those that begin at or before
+    /// it.
     fn search(&self, address: u64) -> Option<(Range<u32>, u32)> {
         let number = address.checked_sub(self.header.base)?.checked_div(self.page_size())?;
         let number = u32::try_from(number).ok().filter(|&number| number < self.header.pages)?;

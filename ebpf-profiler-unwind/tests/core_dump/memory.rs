@@ -17,7 +17,8 @@ fn read_only_memory_comes_from_the_file() {
     let file = CoreFile::new(X86_64).thread(7, &x86_64(START, 0, 0));
     let file =
         file.files(&[(START, START + 4096, 0, "/lib/a.so"), (START + 4096, START + 8192, 0, "/lib/a.so")]);
-    // The last word of the first mapping was left out; the second could be written to, and all of it was.
+    // The last word of the first mapping was left out; the second could be written to, and all of it
+    // was.
     let file = file.segment(START, 5, &library[..held as usize], 4096).segment(
         START + 4096,
         7,

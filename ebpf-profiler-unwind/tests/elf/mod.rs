@@ -77,7 +77,8 @@ pub(crate) fn with_code(machine: u16, code: &[u8]) -> Vec<u8> {
 /// Address of the code in a file of [`with_code`].
 pub(crate) const BARE: u64 = 0x1000;
 
-/// A file that finds its `.eh_frame` by its section, and behind it `.eh_frame_hdr` by the program header.
+/// A file that finds its `.eh_frame` by its section, and behind it `.eh_frame_hdr` by the program
+/// header.
 pub(crate) fn with_search_table(machine: u16, data: &[u8], header: &[u8]) -> Vec<u8> {
     let begin = HEADER + 3 * PROGRAM_HEADER;
     let names = "\0.eh_frame\0.shstrtab\0";
@@ -97,7 +98,8 @@ pub(crate) fn with_search_table(machine: u16, data: &[u8], header: &[u8]) -> Vec
     file
 }
 
-/// `.eh_frame_hdr` behind `size` bytes of `.eh_frame`: functions and the offsets of their descriptions.
+/// `.eh_frame_hdr` behind `size` bytes of `.eh_frame`: functions and the offsets of their
+/// descriptions.
 pub(crate) fn search_table(size: usize, pairs: &[(u64, usize)]) -> Vec<u8> {
     let from_header = |address: u64| (address.wrapping_sub(DATA + size as u64) as u32).to_le_bytes();
     let mut header = vec![1, 0x1b, 0x03, 0x3b];

@@ -61,8 +61,8 @@ pub(crate) fn eh_frame(elf: &Elf, table: &Table) -> Verdict {
 
 /// Compares the table with `.debug_frame`.
 ///
-/// Go's linker derives its own from the same numbers as the table that we read, in a way of its own; it says nothing
-/// about frame pointers.
+/// Go's linker derives its own from the same numbers as the table that we read, in a way of its
+/// own; it says nothing about frame pointers.
 pub(crate) fn debug_frame(elf: &Elf, table: &Table) -> Verdict {
     let Some(data) = sections::debug_frame(elf) else { return Verdict::default() };
     let mut frames = DebugFrame::new(&data, LittleEndian);
@@ -146,8 +146,8 @@ impl Judge {
         parts
     }
 
-    /// Between functions there is nothing, but for the padding of the next, and for what is known by its instructions:
-    /// gimli is no judge of that.
+    /// Between functions there is nothing, but for the padding of the next, and for what is known
+    /// by its instructions: gimli is no judge of that.
     fn gap(&mut self, range: Range<u64>) {
         let is_stub = |rule: &Rule| matches!(rule.raw().cfa, cfa::END | cfa::SIGNAL);
         let is_padding = |range: &Range<u64>| range.end.wrapping_sub(range.start) < 16;
@@ -248,15 +248,16 @@ impl Judge {
     }
 }
 
-/// Outermost functions, returns from signals, and changes of stack, which its call frame information leaves out.
+/// Outermost functions, returns from signals, and changes of stack, which its call frame
+/// information leaves out.
 fn is_special_in_go(rule: Rule) -> bool {
     let raw = rule.raw();
     let rbp = raw.cfa == cfa::REGISTER && raw.register == 6;
     rbp || raw.cfa == cfa::SIGNAL || raw.cfa == cfa::END
 }
 
-/// The frames that libgcc overwrites before it resumes at a landing pad, whose call frame information describes them as
-/// they were.
+/// The frames that libgcc overwrites before it resumes at a landing pad, whose call frame
+/// information describes them as they were.
 fn is_eh_return(rule: Rule) -> bool {
     let raw = rule.raw();
     raw.cfa == cfa::REGISTER

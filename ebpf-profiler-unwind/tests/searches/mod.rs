@@ -19,7 +19,8 @@ impl Searches {
         Searches { tables, place }
     }
 
-    /// Results for an address: of the kernel's search, of the host's, and of the host's with each block alone.
+    /// Results for an address: of the kernel's search, of the host's, and of the host's with each
+    /// block alone.
     pub(crate) fn find(&self, address: u64) -> [Option<Rule>; 3] {
         self.search(address, false)
     }

@@ -1,6 +1,8 @@
-//! Takes a sample at each `write` call, whose value is the number of bytes that it is asked to write.
+//! Takes a sample at each `write` call, whose value is the number of bytes that it is asked to
+//! write.
 //!
-//! `cargo xtask object` compiles it to `written.x86_64.o`. The program that loads it is `examples/src/bin/own_program.rs`.
+//! `cargo xtask object` compiles it to `written.x86_64.o`. The program that loads it is
+//! `examples/src/bin/own_program.rs`.
 #![no_std]
 #![no_main]
 

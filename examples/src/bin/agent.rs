@@ -1,11 +1,12 @@
-//! Profiles the machine for as long as it runs, and sends the profiles to an OpenTelemetry collector.
+//! Profiles the machine for as long as it runs, and sends the profiles to an OpenTelemetry
+//! collector.
 //!
 //! ```text
 //! cargo run --release --bin agent -- --endpoint http://collector:4318 --spool /var/lib/agent
 //! ```
 //!
-//! It prints its counters once a minute, and errors when they occur. After SIGTERM, SIGHUP or Ctrl-C it sends what is queued;
-//! a second signal ends it at once.
+//! It prints its counters once a minute, and errors when they occur. After SIGTERM, SIGHUP or
+//! Ctrl-C it sends what is queued; a second signal ends it at once.
 
 use std::env;
 use std::path::PathBuf;

@@ -1,5 +1,5 @@
-//! Makes a test case from a thread of a core file, or from a raw sample of a recording: a few kilobytes of text that can be
-//! unwound again anywhere.
+//! Makes a test case from a thread of a core file, or from a raw sample of a recording: a few
+//! kilobytes of text that can be unwound again anywhere.
 //!
 //! ```text
 //! cargo run --release --bin case -- core --thread 4711 --about "waits for a child" > bash.case

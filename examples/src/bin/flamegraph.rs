@@ -48,7 +48,8 @@ const USAGE: Usage = Usage {
     arguments: "",
 };
 
-/// Time to unwind and name what is left at the end; two seconds less than a program has after a signal.
+/// Time to unwind and name what is left at the end; two seconds less than a program has after a
+/// signal.
 const END: Duration = Duration::from_secs(8);
 
 fn main() {
@@ -95,8 +96,8 @@ fn main() {
     drop(reserved);
 }
 
-/// Opens the output before anything is sampled. A missing permission is returned: without the privilege to profile that
-/// is reported first, and the command that it names may write there, too.
+/// Opens the output before anything is sampled. A missing permission is returned: without the
+/// privilege to profile that is reported first, and the command that it names may write there, too.
 fn check(output: &Path) -> Result<File, WriteError> {
     let folder = output.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if !folder.is_dir() {

@@ -1,4 +1,5 @@
-//! Keeps profiles without names, and names them later: the machine that is profiled reads no symbols.
+//! Keeps profiles without names, and names them later: the machine that is profiled reads no
+//! symbols.
 //!
 //! ```text
 //! sudo target/release/later --seconds 10 --save machine.profile

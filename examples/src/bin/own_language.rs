@@ -1,4 +1,5 @@
-//! Profiles a process with languages of one's own beside those of ebpf-profiler-hll, and prints folded stacks.
+//! Profiles a process with languages of one's own beside those of ebpf-profiler-hll, and prints
+//! folded stacks.
 //!
 //! ```text
 //! gcc -O2 -rdynamic -o toy examples/src/toy/toy.c && ./toy &      or array.c, compiled.c

@@ -1,4 +1,5 @@
-//! Takes samples at events of an eBPF program that aya loads: stacks by the number of bytes that they write.
+//! Takes samples at events of an eBPF program that aya loads: stacks by the number of bytes that
+//! they write.
 //!
 //! ```text
 //! sudo target/release/own_program --seconds 5

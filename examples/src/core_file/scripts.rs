@@ -52,7 +52,8 @@ impl Scripts {
         self.0.iter().map(|script| script.walker).collect()
     }
 
-    /// Returns the mappings of code, with their interpreters, split where one owns memory; each with its number before.
+    /// Returns the mappings of code, with their interpreters, split where one owns memory; each
+    /// with its number before.
     pub(super) fn places<'a>(&self, loaded: &'a Loaded) -> Vec<(usize, Place<'a>)> {
         let number = |place: &Place<'_>| {
             let is_of =
@@ -93,7 +94,8 @@ impl Scripts {
         parts
     }
 
-    /// Returns the functions of a script frame, the innermost inlined one first. `caller` is the frame that called it.
+    /// Returns the functions of a script frame, the innermost inlined one first. `caller` is the
+    /// frame that called it.
     pub(super) fn name(
         &mut self,
         call: &ScriptCall,
@@ -129,7 +131,8 @@ impl Scripts {
     }
 }
 
-/// Returns the load biases of a file: V8 maps its builtins a second time, near the code that it generates.
+/// Returns the load biases of a file: V8 maps its builtins a second time, near the code that it
+/// generates.
 fn biases(loaded: &Loaded, path: &str) -> Vec<u64> {
     let places = loaded.places().into_iter().filter(|place| place.path() == path);
     let mut biases: Vec<u64> = places.map(|place| place.mapping().load_bias()).collect();

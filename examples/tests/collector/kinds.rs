@@ -57,7 +57,8 @@ fn each_kind_arrives_with_its_unit_and_total() {
     assert!(waits >= 2 && time > 0, "{waits}, {time}");
 }
 
-/// Returns counts and values by kind and function, which is empty for all samples of a kind, once the collector has written them.
+/// Returns counts and values by kind and function, which is empty for all samples of a kind, once
+/// the collector has written them.
 fn wait_for(file: &str) -> BTreeMap<(String, String), (u64, u64)> {
     let end = Instant::now() + Duration::from_secs(30);
     while !fs::read_to_string(file).unwrap_or_default().ends_with('\n') {

@@ -1,7 +1,8 @@
 //! The program `agent` and a real OpenTelemetry collector, which `cargo xtask fixtures` builds.
 //!
-//! Needs root: `cargo test --release -p examples --test collector -- --ignored --test-threads=1`. The variable
-//! `COLLECTOR_SECONDS` lets the tests in which the collector is killed take longer than 20 seconds each.
+//! Needs root: `cargo test --release -p examples --test collector -- --ignored --test-threads=1`.
+//! The variable `COLLECTOR_SECONDS` lets the tests in which the collector is killed take longer
+//! than 20 seconds each.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -176,7 +177,8 @@ fn counts_profiles_dropped_without_a_spool() {
     assert!(received.gaps() > 0, "{account}; {}", received.summary());
 }
 
-/// Kills the collector, starts it again, and returns after profiles have reached it again, of all intervals.
+/// Kills the collector, starts it again, and returns after profiles have reached it again, of all
+/// intervals.
 fn kill_and_restart(collector: &mut Otelcol) {
     sleep(SECOND * 3 / 2);
     collector.kill();

@@ -32,7 +32,8 @@ pub(crate) struct Otelcol {
     child: Option<Child>,
 }
 
-/// Returns the program that `cargo xtask fixtures` builds; `None` if it is missing, which fails the test in CI.
+/// Returns the program that `cargo xtask fixtures` builds; `None` if it is missing, which fails the
+/// test in CI.
 pub(crate) fn program() -> Option<PathBuf> {
     let target = Path::new(env!("CARGO_BIN_EXE_agent")).ancestors().nth(2).unwrap();
     let folders = fs::read_dir(target.join("fixtures")).into_iter().flatten().flatten();

@@ -25,7 +25,8 @@ impl Received {
         }
     }
 
-    /// Returns the number of profiles; one that was sent twice because an answer was lost counts once.
+    /// Returns the number of profiles; one that was sent twice because an answer was lost counts
+    /// once.
     pub(crate) fn profiles(&self) -> u64 {
         self.windows().len() as u64
     }
@@ -42,7 +43,8 @@ impl Received {
 
     /// Returns start and end of each profile, in nanoseconds of the day.
     ///
-    /// A message that a killed collector wrote in part is sent again: it ends anywhere, also between the two lines.
+    /// A message that a killed collector wrote in part is sent again: it ends anywhere, also
+    /// between the two lines.
     fn windows(&self) -> BTreeMap<u64, u64> {
         let lines: Vec<&str> = self.0.lines().map(str::trim).collect();
         let windows = lines.windows(2).filter_map(|pair| {
@@ -55,7 +57,8 @@ impl Received {
     }
 }
 
-/// Parses `2026-11-21 16:24:37.3145 +0000 UTC`, whose fraction has no trailing zeros. Ignores the date.
+/// Parses `2026-11-21 16:24:37.3145 +0000 UTC`, whose fraction has no trailing zeros. Ignores the
+/// date.
 fn nanoseconds(time: &str) -> u64 {
     let clock = time.split(' ').nth(1).unwrap();
     let (clock, fraction) = clock.split_once('.').unwrap_or((clock, "0"));

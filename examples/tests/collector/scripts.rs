@@ -76,7 +76,8 @@ impl Shares {
         }
     }
 
-    /// Checks that nearly all samples are in both functions, three of four in `much`, within chance.
+    /// Checks that nearly all samples are in both functions, three of four in `much`, within
+    /// chance.
     fn assert(&self) {
         let both = (self.much + self.little) as f64;
         assert!(both > 20.0 && both > 0.9 * self.all as f64, "{self:?}");

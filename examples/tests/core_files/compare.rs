@@ -10,8 +10,8 @@ use crate::others::{self, Line};
 pub(crate) struct Thread {
     /// Native frames, without those of script functions.
     pub(crate) ours: Vec<Line>,
-    /// Number of native frames that are called by the innermost script function of a runtime whose frames lie on this stack, if
-    /// there is one.
+    /// Number of native frames that are called by the innermost script function of a runtime whose
+    /// frames lie on this stack, if there is one.
     pub(crate) before_scripts: Option<usize>,
     pub(crate) stop: Stop,
     pub(crate) eu_stack: Vec<Line>,
@@ -48,15 +48,16 @@ impl Thread {
         self.stop == Stop::Root && theirs.len() > self.ours.len() && same(&self.ours, theirs)
     }
 
-    /// Returns `true` if our stack is whole and has script functions, and all of its native frames are in `theirs`, in the same
-    /// order.
+    /// Returns `true` if our stack is whole and has script functions, and all of its native frames
+    /// are in `theirs`, in the same order.
     pub(crate) fn has_scripts_within(&self, theirs: &[Line]) -> bool {
         let mut rest = theirs.iter();
         let mut is_next = |line: &Line| rest.any(|other| other.pc == line.pc);
         self.stop == Stop::Root && self.before_scripts.is_some() && self.ours.iter().all(&mut is_next)
     }
 
-    /// Returns `true` if our stack is whole and has script functions, and the native frames that they called begin `theirs`.
+    /// Returns `true` if our stack is whole and has script functions, and the native frames that
+    /// they called begin `theirs`.
     pub(crate) fn has_scripts_behind(&self, theirs: &[Line]) -> bool {
         let called = self.before_scripts.and_then(|count| self.ours.get(..count));
         let is_same =

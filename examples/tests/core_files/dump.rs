@@ -79,7 +79,8 @@ pub(crate) fn after(name: &str, while_: Duration, command: &mut Command) -> Dump
     take(name, &running, while_)
 }
 
-/// Makes the kernel dump a program that prints a line when it is ready; `None` if `core_pattern` names another place.
+/// Makes the kernel dump a program that prints a line when it is ready; `None` if `core_pattern`
+/// names another place.
 ///
 /// Such a dump has headers for all memory, but not the contents of file mappings.
 pub(crate) fn by_the_kernel(name: &str, program: &Path) -> Option<Dump> {

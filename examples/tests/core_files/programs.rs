@@ -23,7 +23,8 @@ fn node() {
     compare(&when_ready("node", Command::new("node").arg(source("calls.js"))), 8, &[INTERPRETED]);
 }
 
-/// Frames of JavaScript are functions of scripts in ours, and addresses of generated code in others.
+/// Frames of JavaScript are functions of scripts in ours, and addresses of generated code in
+/// others.
 const INTERPRETED: Difference = Difference {
     why: "ours has functions of scripts where eu-stack has code of the runtime",
     is: |thread| thread.has_scripts_within(&thread.eu_stack),
@@ -39,8 +40,8 @@ fn python() {
     compare(&when_ready("python", Command::new("python3").arg(source("calls.py"))), 5, &[]);
 }
 
-/// HotSpot's code has neither frame pointers nor unwind data that other tools read: they show one frame of it, or none, and what
-/// follows is not on the stack. Ours are methods.
+/// HotSpot's code has neither frame pointers nor unwind data that other tools read: they show one
+/// frame of it, or none, and what follows is not on the stack. Ours are methods.
 const METHODS: Difference = Difference {
     why: "ours goes on, to the root, behind methods of Java, where eu-stack and gdb end or go astray",
     is: |thread| thread.has_scripts_behind(&thread.eu_stack) || thread.has_scripts_behind(&thread.gdb),
@@ -80,7 +81,8 @@ const BEGIN_OF_THREAD: Difference = Difference {
     is: |thread| thread.ends_before(&thread.eu_stack),
 };
 
-/// Without unwind data eu-stack follows frame pointers, which skip the caller of a leaf without one.
+/// Without unwind data eu-stack follows frame pointers, which skip the caller of a leaf without
+/// one.
 const LEAF: Difference = Difference {
     why: "eu-stack, without unwind data, has left out the caller of a leaf that keeps no frame pointer",
     is: |thread| {
@@ -174,8 +176,8 @@ fn musl_static() {
     compare(&when_ready("musl_static", &mut program), 4, MUSL);
 }
 
-/// Debian builds musl without unwind data: each frame through it is a guess. The stack ends at the latest in `_start`
-/// or `clone`, which are recognized by their instructions.
+/// Debian builds musl without unwind data: each frame through it is a guess. The stack ends at the
+/// latest in `_start` or `clone`, which are recognized by their instructions.
 const MUSL: &[Difference] = &[
     Difference {
         why: "ours goes on in musl, which has no unwind data",

@@ -106,7 +106,8 @@ fn hold(mode: &str, rate: &str, trigger: impl Fn(&Path) -> Trigger, part: f64) -
     Held { profile, health, truth, free: cost, part, cost: held.0, sampled: held.1 }
 }
 
-/// Returns the cost of samples in CPUs during `time`, as the governor counts it, and the share of events that were sampled.
+/// Returns the cost of samples in CPUs during `time`, as the governor counts it, and the share of
+/// events that were sampled.
 fn cost_of(profiler: &Profiler, time: Duration) -> (f64, f64) {
     let before = budget(profiler);
     sleep(time);

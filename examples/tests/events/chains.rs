@@ -101,7 +101,8 @@ fn check(
     }
     println!("{on}: {right} of {all} samples in {function} have its chain");
     assert!(right * 1000 >= all * 999, "{on}: {expected:?}, but {wrong:?}");
-    // On a busy machine a timer may expire before the thread sleeps, and of the latencies one in 1,000 is missing.
+    // On a busy machine a timer may expire before the thread sleeps, and of the latencies one in 1,000
+    // is missing.
     let least = match on {
         "off-cpu" => TURNS * 98 / 100,
         "block-latency" => TURNS * 995 / 1000,

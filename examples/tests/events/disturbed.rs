@@ -1,5 +1,6 @@
-//! Events that programs disturb: files that vanish, hot functions of a runtime, processes that fork, execute and exit in each event,
-//! thousands of threads that sleep. A clear error or a counted loss, and the clock's samples go on.
+//! Events that programs disturb: files that vanish, hot functions of a runtime, processes that
+//! fork, execute and exit in each event, thousands of threads that sleep. A clear error or a
+//! counted loss, and the clock's samples go on.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -32,7 +33,8 @@ fn files_that_vanish_are_errors_or_still_sampled() {
     let error =
         Profiler::builder().frame_pointers_only().on(trigger(&on)).start().map(drop).unwrap_err().to_string();
     assert!(error.contains("the file has to exist when the profiler starts"), "{error}");
-    // Files that come and go while places are searched and attached: it starts, or the error names the file.
+    // Files that come and go while places are searched and attached: it starts, or the error names the
+    // file.
     let folder = path.with_file_name("flicker");
     let copy = build("disturbed", "gcc", "lives.c", "lasting", &["-pthread"]);
     let _ = fs::remove_dir_all(&folder);
@@ -136,10 +138,11 @@ fn processes_that_fork_execute_and_exit_in_each_event_are_counted() {
     assert_sum(&profile, &health);
 }
 
-/// More threads than most machines have; each of them sleeps twice, and never wakes from the second time.
+/// More threads than most machines have; each of them sleeps twice, and never wakes from the second
+/// time.
 ///
-/// A busy machine delays threads within their sleep, which is two waits then, one of them above the threshold. Waits that end by a
-/// switch which the kernel hides are counted as lost.
+/// A busy machine delays threads within their sleep, which is two waits then, one of them above the
+/// threshold. Waits that end by a switch which the kernel hides are counted as lost.
 #[test]
 #[ignore = "needs root"]
 fn ten_thousand_threads_that_sleep_are_counted() {

@@ -1,4 +1,5 @@
-//! Filters against two programs that do the same work: the wanted one is sampled, all of it, and the other is counted.
+//! Filters against two programs that do the same work: the wanted one is sampled, all of it, and
+//! the other is counted.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -200,7 +201,8 @@ impl Pair {
         Profiler::builder().on(Uprobe::entry(&self.path, "called"))
     }
 
-    /// Lets both programs and their children work once, for `spin` ms and their calls. Returns their CPU time in nanoseconds.
+    /// Lets both programs and their children work once, for `spin` ms and their calls. Returns
+    /// their CPU time in nanoseconds.
     fn work(&mut self, spin: u32) -> [u64; 2] {
         let children = self.programs.iter_mut().map(|(child, _)| child);
         children.for_each(|child| writeln!(child.stdin.as_mut().unwrap(), "{spin}").unwrap());

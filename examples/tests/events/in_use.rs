@@ -138,7 +138,8 @@ fn sampled_memory_in_use_scatters_by_its_standard_error() {
     assert_none_lost(&health);
 }
 
-/// The governor raises the period while memory is allocated. What is sampled counts by the period of its time.
+/// The governor raises the period while memory is allocated. What is sampled counts by the period
+/// of its time.
 #[test]
 #[ignore = "needs root"]
 fn memory_in_use_under_a_budget_is_right_on_average() {
@@ -158,7 +159,8 @@ fn memory_in_use_under_a_budget_is_right_on_average() {
     let (total, period) = (of(&first, "pour_into"), first.sampling_periods().map(|it| it.period).max());
     let (samples, skipped) = (stats.kinds[0].cost.samples, stats.kinds[0].cost.skipped);
     let sampled = samples as f64 / (samples + skipped) as f64;
-    // At most: an allocation of v bytes counts T with probability v / T, and the period T was lower at first.
+    // At most: an allocation of v bytes counts T with probability v / T, and the period T was lower at
+    // first.
     let error = (truth as f64 * period.unwrap_or(1) as f64).sqrt();
     println!(
         "{total} of {truth} bytes, {:+.2} %, {:+.1} standard errors; {:.1} % sampled, periods up to {period:?}",

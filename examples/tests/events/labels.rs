@@ -35,7 +35,8 @@ fn samples_have_the_labels_of_the_scope_in_which_they_were_taken() {
     assert_eq!(counts(&merged), expected);
 }
 
-/// Tasks of two threads change places at each of 100,000 polls a second. A sample that is read too late has no labels, never others.
+/// Tasks of two threads change places at each of 100,000 polls a second. A sample that is read too
+/// late has no labels, never others.
 #[test]
 #[ignore = "needs root"]
 fn samples_have_the_labels_of_the_task_that_is_polled() {

@@ -1,4 +1,5 @@
-//! Totals of every kind of sample against an independent count, and their stacks against known chains.
+//! Totals of every kind of sample against an independent count, and their stacks against known
+//! chains.
 //!
 //! Needs root: `cargo test -p examples --test events -- --ignored --test-threads=1`.
 #![expect(

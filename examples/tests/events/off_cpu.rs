@@ -110,7 +110,8 @@ fn totals_of_a_tenth_of_the_waits_are_unbiased() {
     let squares = scores.iter().map(|score| score * score).sum::<f64>() / count;
     println!("{count} totals: mean {mean:+.2} standard errors, mean square {squares:.2}");
     assert!(mean.abs() < 5.0, "{mean}");
-    // Long waits scatter more than a normal distribution; that of the mean square is allowed five times as much.
+    // Long waits scatter more than a normal distribution; that of the mean square is allowed five times
+    // as much.
     assert!((squares - 1.0).abs() < 5.0 * (2.0 / count).sqrt() * 5.0_f64.sqrt(), "{squares}");
 }
 
@@ -150,12 +151,13 @@ fn is_asleep(sample: &Sample<'_>) -> bool {
     kernel.last().is_some_and(is_scheduler) && !kernel.iter().any(|name| name.contains("irq_work"))
 }
 
-/// Asserts that the time off the CPU of each thread is that of the trace, in as many waits, to 0.1 %, [`TOLERANCE`] for each
-/// wait, and what the hypervisor gave to others, between the two readings of the clock. Waits that the profiler counts as lost
-/// may miss.
+/// Asserts that the time off the CPU of each thread is that of the trace, in as many waits, to 0.1
+/// %, [`TOLERANCE`] for each wait, and what the hypervisor gave to others, between the two readings
+/// of the clock. Waits that the profiler counts as lost may miss.
 ///
-/// The scheduler's own statistics have the last, rough word: they count a thread as running from its wake-up on an idle CPU, and
-/// time of interrupts and of the hypervisor as of no thread; under load they miss a twentieth.
+/// The scheduler's own statistics have the last, rough word: they count a thread as running from
+/// its wake-up on an idle CPU, and time of interrupts and of the hypervisor as of no thread; under
+/// load they miss a twentieth.
 #[track_caller]
 fn assert_agree(run: &Run, kind: usize) {
     let (mut wrong, mut missing) = (Vec::new(), 0);
@@ -177,7 +179,8 @@ fn assert_agree(run: &Run, kind: usize) {
         let is_near = events <= count && sampled <= truth + allowed && sampled + allowed >= truth - lost;
         let difference = sampled.abs_diff(counts.off_cpu);
         let is_roughly_right = difference < counts.off_cpu / 4 + 20_000 * count + run.stolen;
-        // The trace may lack the beginning of a thread, and a busy machine disturbs the statistics: one of them has to agree.
+        // The trace may lack the beginning of a thread, and a busy machine disturbs the statistics: one of
+        // them has to agree.
         let agrees_with_statistics = difference < counts.off_cpu / 100 + 20_000 * events + run.stolen;
         if !is_roughly_right || !(is_near || agrees_with_statistics) {
             wrong.push(name);
@@ -187,5 +190,6 @@ fn assert_agree(run: &Run, kind: usize) {
     assert!(missing <= run.health.lost, "{missing} waits miss: {:?}", run.health);
 }
 
-/// Allowed difference of one wait in nanoseconds: the profiler's programs read the clock some instructions after the trace.
+/// Allowed difference of one wait in nanoseconds: the profiler's programs read the clock some
+/// instructions after the trace.
 const TOLERANCE: u64 = 5_000;

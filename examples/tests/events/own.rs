@@ -1,4 +1,5 @@
-//! Samples of an eBPF program that is not the profiler's: it is assembled, loaded and attached here.
+//! Samples of an eBPF program that is not the profiler's: it is assembled, loaded and attached
+//! here.
 
 use std::ffi::CString;
 use std::io;

@@ -1,4 +1,5 @@
-//! Static probes of programs of others, patterns of functions, and programs and libraries that start later.
+//! Static probes of programs of others, patterns of functions, and programs and libraries that
+//! start later.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -40,8 +41,8 @@ fn exceptions_are_counted_by_the_probes_of_the_cxx_library() {
     assert_eq!(with(2, &["main", "catcher", "__cxa_begin_catch"]), 500);
 }
 
-/// Its probes have semaphores, so they fire only if the kernel counts these up. The generation is a signed argument on the stack, the
-/// number of objects one in a register.
+/// Its probes have semaphores, so they fire only if the kernel counts these up. The generation is a
+/// signed argument on the stack, the number of objects one in a register.
 #[test]
 #[ignore = "needs root"]
 fn collections_of_python_have_their_generation_and_objects() {
@@ -239,7 +240,8 @@ fn trigger(text: &str) -> Trigger {
     text.parse().unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Returns `true` if the stack of a sample ends with these functions, the root first, by their names without arguments.
+/// Returns `true` if the stack of a sample ends with these functions, the root first, by their
+/// names without arguments.
 fn has_chain(sample: &Sample<'_>, known: &[&str]) -> bool {
     let names = chain(sample);
     let names: Vec<&str> = names.iter().map(|name| name.split('(').next().unwrap_or_default()).collect();

@@ -126,7 +126,8 @@ fn cycles_are_counted_where_there_are_counters() {
     assert!((50_000_000..10_000_000_000).contains(&cycles), "{cycles}");
 }
 
-/// Samples a function of the kernel. Returns `false` if that isn't possible, which the profiler has to say.
+/// Samples a function of the kernel. Returns `false` if that isn't possible, which the profiler has
+/// to say.
 fn count_reads(entry: &str, exit: &str) -> bool {
     if let Some(missing) = Trigger::missing(entry) {
         let error = Profiler::builder()

@@ -92,8 +92,9 @@ fn interrupted_events_are_sampled_or_counted_as_lost() {
 /// Number of the kind of switches.
 const SWITCHES: usize = 3;
 
-/// Returns the number of events of a kind within `work`, of switches also those around it, where the thread reads its counts: also those at the copy of an instruction that a uprobe replaced, which is
-/// in no file.
+/// Returns the number of events of a kind within `work`, of switches also those around it, where
+/// the thread reads its counts: also those at the copy of an instruction that a uprobe replaced,
+/// which is in no file.
 fn events_in_work(profile: &Profile, kind: usize) -> u64 {
     let of_kind = profile.of_kind(kind);
     let is_around = |name: &str| kind == SWITCHES && name == "run";

@@ -133,10 +133,11 @@ fn finish(profiler: Profiler) -> Profile {
     profiler.finish().unwrap_or_else(|error| panic!("{error}")).0
 }
 
-/// Asserts that so many of 1,000 samples of CPU time in `work`, or with a part of a stack, have a known chain.
+/// Asserts that so many of 1,000 samples of CPU time in `work`, or with a part of a stack, have a
+/// known chain.
 ///
-/// The kernel replaces a return address a little before it says so, and returns to the first instruction behind a breakpoint before it
-/// goes back to it.
+/// The kernel replaces a return address a little before it says so, and returns to the first
+/// instruction behind a breakpoint before it goes back to it.
 #[track_caller]
 fn check(what: &str, profile: &Profile, least: u64) {
     let (mut all, mut right, mut wrong) = (0, 0, Vec::new());

@@ -1,4 +1,5 @@
-//! Waits for locks, times of functions, states of waits and disk I/O against a program that measures itself.
+//! Waits for locks, times of functions, states of waits and disk I/O against a program that
+//! measures itself.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -64,7 +65,8 @@ fn blocked_and_runnable_time_agree_with_the_scheduler() {
         println!(
             "{name}: {blocked} ns blocked, {runnable} ns runnable; {off_cpu} ns off the CPU, {queued} ns queued"
         );
-        // Time of interrupts, and that which a hypervisor gives to others, is of no thread for the scheduler.
+        // Time of interrupts, and that which a hypervisor gives to others, is of no thread for the
+        // scheduler.
         let slack = off_cpu / 20 + 50_000_000;
         assert!((blocked + runnable).abs_diff(off_cpu) <= slack, "{name}");
         assert!(runnable.abs_diff(queued) <= slack, "{name}");
@@ -170,8 +172,8 @@ fn latency_of_a_disk_agrees_with_its_statistics() {
     // A flush without data is a write. The statistics count a request that joins a neighbour apart.
     assert_eq!((requests, run.health.lost), (reads + writes + joined, 0));
     assert_eq!(reads + joined_reads, 200);
-    // A request of the statistics begins within the latency, and ends behind the program that samples it and wakes this one: 10 to 50 µs
-    // in 30 to 150. They count whole milliseconds.
+    // A request of the statistics begins within the latency, and ends behind the program that samples
+    // it and wakes this one: 10 to 50 µs in 30 to 150. They count whole milliseconds.
     let statistics = milliseconds * 1_000_000;
     assert!(2 * time + 1_000_000 >= statistics, "{time}, {statistics}");
     assert!((time as f64) < 1.25 * statistics as f64 + 20e6, "{time}, {statistics}");
@@ -190,7 +192,8 @@ impl Loop {
         Loop(PathBuf::from(String::from_utf8(output.stdout).unwrap().trim()))
     }
 
-    /// Returns the numbers of reads and writes, those that joined another, and the milliseconds of both.
+    /// Returns the numbers of reads and writes, those that joined another, and the milliseconds of
+    /// both.
     fn statistics(&self) -> [u64; 6] {
         let name = self.0.file_name().unwrap().to_str().unwrap().to_owned();
         let all = fs::read_to_string("/proc/diskstats").unwrap();

@@ -5,7 +5,8 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-/// A program that prints `ready`, and works, up to a word that it prints, for each line that it reads.
+/// A program that prints `ready`, and works, up to a word that it prints, for each line that it
+/// reads.
 pub(crate) struct Running {
     pub(crate) child: Child,
     lines: BufReader<ChildStdout>,

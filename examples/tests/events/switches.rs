@@ -1,7 +1,9 @@
-//! A trace of all switches of the machine from thread to thread, in the kernel's buffers for perf events.
+//! A trace of all switches of the machine from thread to thread, in the kernel's buffers for perf
+//! events.
 //!
-//! The times are read at the tracepoint, from the clock that the profiler's programs read. The statistics of the scheduler
-//! count from another clock, which it reads at other moments: under load they differ by milliseconds.
+//! The times are read at the tracepoint, from the clock that the profiler's programs read. The
+//! statistics of the scheduler count from another clock, which it reads at other moments: under
+//! load they differ by milliseconds.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -21,9 +23,11 @@ pub(crate) struct Switches {
 pub(crate) struct Waits {
     /// Time of its creation in nanoseconds; 0 if it was created before the trace.
     pub(crate) created: u64,
-    /// Nanoseconds from its creation, or the switch that took it off its CPU, to the switch that brought it back; each time.
+    /// Nanoseconds from its creation, or the switch that took it off its CPU, to the switch that
+    /// brought it back; each time.
     pub(crate) waits: Vec<u64>,
-    /// Number of them that ended after the profiler began to stop: a thread outlives its last words.
+    /// Number of them that ended after the profiler began to stop: a thread outlives its last
+    /// words.
     pub(crate) late: u64,
 }
 
@@ -49,7 +53,8 @@ impl Switches {
         Ok(Switches { rings, previous_tid: offset("prev_pid"), next_tid: offset("next_pid") })
     }
 
-    /// Ends the trace. Returns the waits of each thread by its number. The profiler began to stop at `stop` nanoseconds.
+    /// Ends the trace. Returns the waits of each thread by its number. The profiler began to stop
+    /// at `stop` nanoseconds.
     pub(crate) fn waits(self, stop: u64) -> BTreeMap<u32, Waits> {
         let mut changes: Vec<Change> = self.rings.iter().flat_map(|ring| self.changes(ring)).collect();
         changes.sort_unstable();

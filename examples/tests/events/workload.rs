@@ -41,7 +41,8 @@ pub(crate) struct Run {
     pub(crate) profile: Profile,
     pub(crate) health: Health,
     pub(crate) threads: BTreeMap<String, Counts>,
-    /// The waits of all threads of the machine by number, by the kernel's trace; empty where it wasn't started.
+    /// The waits of all threads of the machine by number, by the kernel's trace; empty where it
+    /// wasn't started.
     pub(crate) waits: BTreeMap<u32, Waits>,
     /// Time that the hypervisor gave to others, of all CPUs, in nanoseconds.
     pub(crate) stolen: u64,
@@ -98,7 +99,8 @@ impl Program {
         Run { profile, health, threads, waits, stolen }
     }
 
-    /// Profiles the threads of `mode` by a profiler that runs before the program does. The first table is ready `delay` after it is needed.
+    /// Profiles the threads of `mode` by a profiler that runs before the program does. The first
+    /// table is ready `delay` after it is needed.
     pub(crate) fn profile_unknown(&self, mode: &str, triggers: &[&str], delay: Duration) -> Run {
         let triggers = triggers.iter().map(|text| text.parse::<Trigger>().unwrap());
         let builder = triggers.fold(Profiler::builder(), Builder::on).deadline(Duration::from_secs(120));
@@ -137,7 +139,8 @@ fn work(child: &mut Child, lines: &mut BufReader<ChildStdout>, mode: &str) -> BT
         let line = line.unwrap();
         let mut parts = line.split(' ');
         let name = parts.next().unwrap().to_owned();
-        // A thread that was always on a CPU was off it for a few nanoseconds less than none: these are two clocks.
+        // A thread that was always on a CPU was off it for a few nanoseconds less than none: these are two
+        // clocks.
         let mut number = || parts.next().unwrap().parse::<i64>().unwrap().max(0) as u64;
         (name, Counts { tid: number() as u32, created: number(), off_cpu: number(), faults: number() })
     });
@@ -158,7 +161,8 @@ fn end(child: &mut Child) {
 }
 
 impl Run {
-    /// Returns the sum of the values of a thread's samples of kind number `kind`, those before it had its name included.
+    /// Returns the sum of the values of a thread's samples of kind number `kind`, those before it
+    /// had its name included.
     pub(crate) fn total(&self, kind: usize, thread: &str) -> u64 {
         let Counts { tid, .. } = self.threads[thread];
         self.sum(kind, |sample| sample.thread().tid == tid)
@@ -183,14 +187,16 @@ impl Run {
         assert_eq!(self.profile.losses().collect::<Vec<_>>(), []);
     }
 
-    /// Asserts that no sample of the program was sent raw: its tables were ready before the first one.
+    /// Asserts that no sample of the program was sent raw: its tables were ready before the first
+    /// one.
     #[track_caller]
     pub(crate) fn assert_none_raw(&self) {
         println!("{} of {} samples raw", self.health.pipeline.raw, self.health.pipeline.samples);
         assert_eq!(self.health.pipeline.raw, 0, "{:?}", self.health);
     }
 
-    /// Asserts that at most ten, and 2 of 1,000, waits of the whole machine were lost: an interrupt can be late on a virtual machine.
+    /// Asserts that at most ten, and 2 of 1,000, waits of the whole machine were lost: an interrupt
+    /// can be late on a virtual machine.
     #[track_caller]
     pub(crate) fn assert_few_lost(&self) {
         let Health { lost, ticks, .. } = self.health;

@@ -1,4 +1,5 @@
-//! Files that are deleted or replaced while the profile goes on: their frames have names, lines and inlined functions.
+//! Files that are deleted or replaced while the profile goes on: their frames have names, lines and
+//! inlined functions.
 //!
 //! Each file is a copy of one that was compiled, with names and a build id of its own.
 //!
@@ -98,9 +99,11 @@ fn end((mut child, path): (Child, String)) {
     fs::remove_file(path).unwrap();
 }
 
-/// Calls libraries in one process, each of which is closed and deleted, or replaced by the next one. Returns their number.
+/// Calls libraries in one process, each of which is closed and deleted, or replaced by the next
+/// one. Returns their number.
 fn libraries(count: usize, has_one_name: bool) -> usize {
-    // A library at the addresses of an earlier one is looked at within 250 ms: the kernel side knows the mapping.
+    // A library at the addresses of an earlier one is looked at within 250 ms: the kernel side knows
+    // the mapping.
     let copies = Copies::compile(&["-fPIC", "-shared", "-DSECONDS=0.5"]);
     let mut host = Command::new(copies.host()).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let (mut input, mut lines) =

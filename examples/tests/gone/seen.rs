@@ -20,7 +20,8 @@ const MAX_MEMORY: u64 = 300 << 20;
 pub(crate) struct Seen {
     frames: u64,
     named: u64,
-    /// Of the named ones, those of `work.c` with line, and those of the loop with the function that is inlined.
+    /// Of the named ones, those of `work.c` with line, and those of the loop with the function that
+    /// is inlined.
     compiled: u64,
     lines: u64,
     in_loop: u64,
@@ -31,7 +32,8 @@ pub(crate) struct Seen {
     memory: u64,
 }
 
-/// Profiles this machine while `work` runs, with profiles of `interval`. Returns the frames, and the result of `work`.
+/// Profiles this machine while `work` runs, with profiles of `interval`. Returns the frames, and
+/// the result of `work`.
 pub(crate) fn profile<T>(interval: Duration, work: impl FnOnce() -> T) -> (Seen, T) {
     let (sender, receiver) = channel::<Profile>();
     let sender = Mutex::new(sender);

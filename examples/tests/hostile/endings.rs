@@ -37,7 +37,8 @@ fn agent_sends_what_it_has_after_each_signal_that_ends_it() {
     }
 }
 
-/// A program that no signal is ignored for: a shell's background job ignores SIGINT, and what `nohup` runs SIGHUP.
+/// A program that no signal is ignored for: a shell's background job ignores SIGINT, and what
+/// `nohup` runs SIGHUP.
 fn with_default_signals(program: &str) -> Command {
     let mut command = Command::new("env");
     command.args(["--default-signal=HUP,INT,TERM", program]);

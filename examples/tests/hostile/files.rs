@@ -78,7 +78,8 @@ fn a_reader_that_stalls_does_not_keep_a_signal_from_ending_the_program() {
     test_needs::root!();
     let scratch = Scratch::new("stalled");
     let pipe = scratch.pipe("x.html");
-    // Opened for both directions, a pipe has a reader, which never reads. It is full from the beginning.
+    // Opened for both directions, a pipe has a reader, which never reads. It is full from the
+    // beginning.
     let mut options = fs::File::options();
     let mut reader = options.read(true).write(true).custom_flags(libc::O_NONBLOCK).open(&pipe).unwrap();
     for size in [4096, 1] {

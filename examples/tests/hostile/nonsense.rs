@@ -65,8 +65,8 @@ fn profile(scratch: &Scratch, programs: &[Process]) -> String {
     fs::read_to_string(output).unwrap()
 }
 
-/// Requires that 99 % of the samples of a program have all native frames: `chain` of its main thread, or those of the thread
-/// that writes nonsense.
+/// Requires that 99 % of the samples of a program have all native frames: `chain` of its main
+/// thread, or those of the thread that writes nonsense.
 fn require_frames(folded: &str, name: &str, chain: &str) -> Result<(), String> {
     let (mut all, mut whole, mut other) = (0, 0, Vec::new());
     for line in folded.lines().filter(|line| line.starts_with(&format!("{name};"))) {

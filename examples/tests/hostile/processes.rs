@@ -1,7 +1,7 @@
 //! Processes that send life events at full speed, beside an ordinary one.
 //!
-//! The profiler runs in a control group with a memory limit, where the machine has one that can be made: what it takes
-//! in the kernel counts too.
+//! The profiler runs in a control group with a memory limit, where the machine has one that can be
+//! made: what it takes in the kernel counts too.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -154,7 +154,8 @@ fn a_file_with_the_build_id_of_another_does_not_replace_it() {
     assert_eq!(wrong, None);
 }
 
-/// Copies a Python that contains its interpreter to where nobody can read it. `None` without a Python.
+/// Copies a Python that contains its interpreter to where nobody can read it. `None` without a
+/// Python.
 pub(crate) fn copy_of_runtime(scratch: &Scratch) -> Option<String> {
     let program = "import os, sys; print(os.path.realpath(sys.executable))";
     let output = Command::new("python3").args(["-c", program]).output().ok()?;
@@ -176,7 +177,8 @@ pub(crate) struct Profile {
 }
 
 impl Profile {
-    /// Requires that 99.9 % of the samples of the ordinary program are whole, and that there are such.
+    /// Requires that 99.9 % of the samples of the ordinary program are whole, and that there are
+    /// such.
     pub(crate) fn require_ordinary(&self) {
         let (mut all, mut whole, mut other) = (0, 0, Vec::new());
         for line in self.folded.lines().filter(|line| line.starts_with("ordinary;")) {
@@ -204,8 +206,8 @@ pub(crate) fn profile(scratch: &Scratch, seconds: u64) -> Profile {
     profile_with(scratch, seconds, MEMORY, || {})
 }
 
-/// Profiles the machine with an ordinary program on it, with at most `limit` bytes of memory. Calls `start` when the
-/// profiler has begun.
+/// Profiles the machine with an ordinary program on it, with at most `limit` bytes of memory. Calls
+/// `start` when the profiler has begun.
 pub(crate) fn profile_with(scratch: &Scratch, seconds: u64, limit: u64, start: impl FnOnce()) -> Profile {
     profile_at(97, scratch, seconds, limit, start)
 }

@@ -1,7 +1,8 @@
 //! The calls that class files hold: the truth for stacks of programs that don't print them.
 //!
-//! `programs/Callees.java` reads the classes of a program under the same virtual machine. Of two methods that are neighbors in a
-//! stack, the outer one's code has to call a method of the inner one's name, in the line that was sampled.
+//! `programs/Callees.java` reads the classes of a program under the same virtual machine. Of two
+//! methods that are neighbors in a stack, the outer one's code has to call a method of the inner
+//! one's name, in the line that was sampled.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io::Write as _;
@@ -16,7 +17,8 @@ const ROOTS: [&str; 3] = ["_start", "clone3", "__clone3"];
 /// A callee of which the class file has no name: that of a method handle or a lambda's class.
 const ANY: &str = "*";
 
-/// The callees of methods, by the text of the method, a colon and a line; line 0 is for the whole method.
+/// The callees of methods, by the text of the method, a colon and a line; line 0 is for the whole
+/// method.
 #[derive(Debug, Default)]
 pub(crate) struct Callees(HashMap<String, HashSet<String>>);
 

@@ -103,7 +103,8 @@ impl Rules {
         Ok(true)
     }
 
-    /// Compares the methods around a stub: if the innermost one is in a truth, its callers have to be there as well.
+    /// Compares the methods around a stub: if the innermost one is in a truth, its callers have to
+    /// be there as well.
     fn compare_callers(&self, methods: &[(String, i32)]) -> Result<(), String> {
         let Some((innermost, _)) = methods.last() else { return Ok(()) };
         let parts = || {
@@ -194,7 +195,8 @@ pub(crate) fn seen(call: &Call<'_>) -> Result<Seen, String> {
     Ok(if name.contains('.') { Seen::Method(name, line as i32) } else { Seen::Stub(name) })
 }
 
-/// Returns a method of the virtual machine's stacks without numbers and addresses in which runs differ.
+/// Returns a method of the virtual machine's stacks without numbers and addresses in which runs
+/// differ.
 fn readable(method: &str) -> String {
     let (class, name) = method.rsplit_once('.').unwrap();
     let class = class.split_once('/').map_or(class, |(class, _)| class);

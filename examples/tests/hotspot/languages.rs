@@ -5,7 +5,8 @@ use std::process::{Command, Stdio};
 
 use crate::machine::{compile as compile_java, compilers};
 
-/// A language: its chain, which is a class, the chain's source, and the compiler with arguments and the start of its library's name.
+/// A language: its chain, which is a class, the chain's source, and the compiler with arguments and
+/// the start of its library's name.
 struct Language {
     chain: &'static str,
     source: &'static str,

@@ -10,7 +10,8 @@ use ebpf_profiler_core::profile::Profile;
 
 use crate::judge::{Rules, Verdict};
 
-/// Seconds that a chain runs before and after its stacks are collected, so that its code is compiled.
+/// Seconds that a chain runs before and after its stacks are collected, so that its code is
+/// compiled.
 const WARM_UP: &str = "3";
 
 /// Duration of a profile.
@@ -24,7 +25,8 @@ const EXACT: u64 = 990;
 
 /// Flags that keep the leaf out of its callers, and other methods out of the leaf.
 ///
-/// Without safepoints in loops, the machine's own tables give a loop to the method whose code comes next. So does Flight Recorder.
+/// Without safepoints in loops, the machine's own tables give a loop to the method whose code comes
+/// next. So does Flight Recorder.
 pub(crate) const APART: [&str; 3] = [
     "-XX:CompileCommand=quiet",
     "-XX:CompileCommand=dontinline,Chains::spin",
@@ -85,7 +87,8 @@ impl Machine {
             return Vec::new();
         };
         let profiler = profiler(&running.iter().map(|program| program.child.id()).collect::<Vec<_>>());
-        // The first samples of a process are unwound from copies of its stack, which are short while many processes begin.
+        // The first samples of a process are unwound from copies of its stack, which are short while many
+        // processes begin.
         std::thread::sleep(ATTACH);
         profiler.take_profile().unwrap();
         let profile = profiler.run_for(PROFILE).unwrap();
@@ -154,7 +157,8 @@ impl Running {
         let name = format!("Java {version} {mode} {}", self.chain);
         println!("{name}: {verdict}");
         println!("share\thotspot\t{version}\t{mode} {}\t{exact}\t{samples}", self.chain);
-        // The other one has no such leaf. Where it is inlined, its loop may be code of its caller, by the machine's own tables.
+        // The other one has no such leaf. Where it is inlined, its loop may be code of its caller, by the
+        // machine's own tables.
         let least = if mode == "start" { samples / 50 } else { samples / 10 };
         if self.chain != "loop" && leaf < least {
             return Some(format!("{name}: few samples in the leaf"));
@@ -162,7 +166,8 @@ impl Running {
         (samples < 20 || exact * 1000 < samples * EXACT).then_some(name)
     }
 
-    /// Waits until the program has printed its stacks; `None` if the machine doesn't support the flags.
+    /// Waits until the program has printed its stacks; `None` if the machine doesn't support the
+    /// flags.
     fn ready(mut self) -> Option<Running> {
         for line in BufReader::new(self.child.stdout.take()?).lines().map_while(Result::ok) {
             match line.strip_prefix("truth ") {
@@ -204,7 +209,8 @@ pub(crate) fn compilers() -> PathBuf {
     fixtures().join("java-languages/compilers")
 }
 
-/// Compiles the programs for all versions but Java 8; returns the folder of their classes, with a library and an agent.
+/// Compiles the programs for all versions but Java 8; returns the folder of their classes, with a
+/// library and an agent.
 pub(crate) fn compile() -> PathBuf {
     compile_for("11", &["Chains", "Walker", "Shares", "Callees"])
 }

@@ -5,15 +5,17 @@
 //! sudo -E env PATH="$PATH" cargo test --release -p examples --test hotspot -- --ignored --test-threads=1 --nocapture
 //! ```
 //!
-//! `programs/Chains.java` prints the stacks of its leaf by `StackWalker`, hidden frames included, and runs on. A sample in
-//! the leaf has to have exactly such a stack: each method, inlined or not, with its line, from the native root on; native
-//! frames only between a native method and the call stub that follows. One in a stub that a method of such a stack calls has to have the
-//! same stack up to this method. All other samples have to be whole and named. Some chains run
-//! from the first sample of the machine on, others while their code is freed.
+//! `programs/Chains.java` prints the stacks of its leaf by `StackWalker`, hidden frames included,
+//! and runs on. A sample in the leaf has to have exactly such a stack: each method, inlined or not,
+//! with its line, from the native root on; native frames only between a native method and the call
+//! stub that follows. One in a stub that a method of such a stack calls has to have the same stack
+//! up to this method. All other samples have to be whole and named. Some chains run from the first
+//! sample of the machine on, others while their code is freed.
 //!
 //! `programs/KotlinChain.kt` and `programs/ScalaChain.scala` are chains in other languages.
 //!
-//! `TRUTH_CHAIN=streams,handles` leaves only these chains, `TRUTH_VERSION=21,25` only these versions.
+//! `TRUTH_CHAIN=streams,handles` leaves only these chains, `TRUTH_VERSION=21,25` only these
+//! versions.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,

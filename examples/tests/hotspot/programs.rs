@@ -1,4 +1,5 @@
-//! Programs that were not written for this test, from the start of the virtual machine to their end.
+//! Programs that were not written for this test, from the start of the virtual machine to their
+//! end.
 //!
 //! | program | from | work |
 //! |---|---|---|
@@ -6,8 +7,9 @@
 //! | Nu Html Checker | npm | checks a table of 20,000 rows |
 //! | Clojure | Debian | compiles and runs functions over sequences |
 //!
-//! A stack is exact if it is whole, all of its frames have names, and each method calls the next one by its class file. The first
-//! samples, while the virtual machine starts, are judged for themselves.
+//! A stack is exact if it is whole, all of its frames have names, and each method calls the next
+//! one by its class file. The first samples, while the virtual machine starts, are judged for
+//! themselves.
 
 use std::collections::HashMap;
 use std::fmt;

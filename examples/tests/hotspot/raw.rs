@@ -1,5 +1,5 @@
-//! The number of samples that are sent as copies of stacks: only those of a process that begins, and of one whose virtual machine is
-//! awaited.
+//! The number of samples that are sent as copies of stacks: only those of a process that begins,
+//! and of one whose virtual machine is awaited.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -15,7 +15,8 @@ const FREQUENCY: u32 = 499;
 /// Duration of a phase.
 const PHASE: Duration = Duration::from_millis(2500);
 
-/// Most raw samples of a process whose virtual machine is awaited, and of the beginnings of processes.
+/// Most raw samples of a process whose virtual machine is awaited, and of the beginnings of
+/// processes.
 const MOST: u64 = 2 * 1024 + 200;
 
 /// A process that is ended when this is dropped.
@@ -35,7 +36,8 @@ impl Phase {
     }
 }
 
-/// Checks the samples of a program without a virtual machine, before one starts on the machine and after that.
+/// Checks the samples of a program without a virtual machine, before one starts on the machine and
+/// after that.
 pub(crate) fn check_plain_program() {
     let profiler = profiler();
     let plain = Running::program(&[]);
@@ -51,7 +53,8 @@ pub(crate) fn check_plain_program() {
     assert!(start.raw <= MOST && start.samples > start.raw, "{start:?}");
 }
 
-/// Checks the samples of a program that loads a virtual machine's library and never starts a machine.
+/// Checks the samples of a program that loads a virtual machine's library and never starts a
+/// machine.
 pub(crate) fn check_library_without_machine(machine: &Machine) {
     let library = machine.java.parent().unwrap().join("../lib/server/libjvm.so");
     let profiler = profiler();

@@ -1,11 +1,13 @@
-//! Shares of functions compared with those of the virtual machine's own tools, which sample the same run.
+//! Shares of functions compared with those of the virtual machine's own tools, which sample the
+//! same run.
 //!
 //! | tool | takes the stack | samples |
 //! |---|---|---|
 //! | JDK Flight Recorder | of a thread at any instruction | 100 a second |
 //! | thread dump by SIGQUIT, that of `jstack` | of all threads, at a safepoint | 20 a second |
 //!
-//! Two lists of counts are of the same shares if their chi-squared statistic is below that of chance in 1 of 1,000 runs.
+//! Two lists of counts are of the same shares if their chi-squared statistic is below that of
+//! chance in 1 of 1,000 runs.
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};

@@ -154,7 +154,8 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // SAFETY: a signal to a process whose parent is this program or its child, which has not waited for it yet.
+        // SAFETY: a signal to a process whose parent is this program or its child, which has not waited for
+        // it yet.
         unsafe { libc::kill(self.pid as i32, libc::SIGKILL) };
         let _ = self.child.kill();
         let _ = self.child.wait();

@@ -5,7 +5,8 @@ use std::process::Command;
 use crate::outcome::Outcome;
 use crate::{Running, WARM_UP, folder, node_command};
 
-/// A shell in its own process and mount namespace, with a `/tmp` of its own, that becomes the program behind it.
+/// A shell in its own process and mount namespace, with a `/tmp` of its own, that becomes the
+/// program behind it.
 const CONTAINER: &[&str] = &[
     "--pid",
     "--fork",
@@ -18,7 +19,8 @@ const CONTAINER: &[&str] = &[
     "sh",
 ];
 
-/// The process has number 1 there, which is that of another process here, and so may be the name of a map.
+/// The process has number 1 there, which is that of another process here, and so may be the name of
+/// a map.
 #[test]
 #[ignore = "profiles: needs root"]
 fn perf_map_of_container_is_read() {

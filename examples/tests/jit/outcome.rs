@@ -14,8 +14,8 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
-    /// Judges samples whose leaf is `spin`: its callers have to be 20 times `middle`, then `outer`, and with
-    /// `to_root` the stack has to be whole.
+    /// Judges samples whose leaf is `spin`: its callers have to be 20 times `middle`, then `outer`,
+    /// and with `to_root` the stack has to be whole.
     pub(crate) fn of(profile: &Profile, [outer, middle, spin]: &[&str; 3], to_root: bool) -> Outcome {
         let mut outcome = Outcome::default();
         for sample in profile.samples() {
@@ -74,7 +74,8 @@ fn chain<'n>(sample: &Sample<'_>, known: &[&'n str]) -> Vec<&'n str> {
     chain
 }
 
-/// Returns `true` if a runtime's name is that of a function: `JS:*spin /srv/a.js:3:5`, `void JitChain.spin()`.
+/// Returns `true` if a runtime's name is that of a function: `JS:*spin /srv/a.js:3:5`, `void
+/// JitChain.spin()`.
 fn is_of(name: &str, function: &str) -> bool {
     let bounded = |at: usize| {
         let after = name[at + function.len()..].chars().next();

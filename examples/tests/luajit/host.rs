@@ -40,7 +40,8 @@ impl Host {
         Some(Host { root: (!root.is_empty()).then_some(folder), program, options })
     }
 
-    /// Returns `true` if scripts can call LuaJIT's functions for C: those of a static library or a Python extension are hidden.
+    /// Returns `true` if scripts can call LuaJIT's functions for C: those of a static library or a
+    /// Python extension are hidden.
     pub(crate) fn exports_interface(&self) -> bool {
         self.root.is_some() || self.program == Path::new("luajit")
     }

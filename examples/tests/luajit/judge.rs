@@ -7,7 +7,8 @@ use crate::verdict::Verdict;
 /// Functions in C that the innermost function calls while it spins.
 const CALLED: &[&str] = &["clock"];
 
-/// Functions in C that call back through native frames of the interface to C; the others do so in the loop.
+/// Functions in C that call back through native frames of the interface to C; the others do so in
+/// the loop.
 const THROUGH_C: &[&str] = &["gsub", "sort", "error", "dofile", "qsort", "lua_pcall", "[C]"];
 
 /// Compares all stacks of a process with its chain.
@@ -26,7 +27,8 @@ fn spin_lines(program: &str) -> Vec<u32> {
     lines.filter(|(_, line)| line.ends_with("-- spin")).map(|(number, _)| number).collect()
 }
 
-/// Returns the line of the innermost expected function in an exact stack. Fails with the difference.
+/// Returns the line of the innermost expected function in an exact stack. Fails with the
+/// difference.
 fn compare(stack: &Stack, chain: &[Call], spin: &[u32]) -> Result<u32, String> {
     if let Some(cut) = &stack.cut {
         return Err(format!("cut: {cut}"));

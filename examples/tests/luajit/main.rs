@@ -1,13 +1,15 @@
-//! Stacks of Lua programs compared with Lua's own: every function, with the line of each call, from `_start` to the leaf.
+//! Stacks of Lua programs compared with Lua's own: every function, with the line of each call, from
+//! `_start` to the leaf.
 //!
 //! ```sh
 //! sudo -E env PATH="$PATH" cargo test --release -p examples --test luajit -- --ignored --test-threads=1 --nocapture
 //! ```
 //!
-//! `programs/chains.lua` builds a chain of calls, prints Lua's backtrace of it, and spins at its end. A sample is exact if its
-//! script frames are that backtrace, with name, file and line of each; if native frames stand behind each function in C that
-//! calls back through the interface to C, and behind no other; and if it begins at the root. The innermost function may be
-//! on the lines with the comment "spin", and, in the interpreter, on two lines with the same code equally often.
+//! `programs/chains.lua` builds a chain of calls, prints Lua's backtrace of it, and spins at its
+//! end. A sample is exact if its script frames are that backtrace, with name, file and line of
+//! each; if native frames stand behind each function in C that calls back through the interface to
+//! C, and behind no other; and if it begins at the root. The innermost function may be on the lines
+//! with the comment "spin", and, in the interpreter, on two lines with the same code equally often.
 //!
 //! `TRUTH_CHAIN=sort,wrap` leaves only chains with one of these in their names.
 #![expect(
@@ -106,7 +108,8 @@ fn every_chain_of_installed_jit() {
     check("installed", &Host::installed(&[]));
 }
 
-/// Code in memory of its own that LuaJIT didn't compile: it isn't Lua's, and the functions that called it are behind it.
+/// Code in memory of its own that LuaJIT didn't compile: it isn't Lua's, and the functions that
+/// called it are behind it.
 #[test]
 #[ignore = "profiles: needs root"]
 fn machine_code_of_others_is_not_lua() {

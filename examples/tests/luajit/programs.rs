@@ -5,7 +5,8 @@
 //! | Luacheck | checks its own sources and those of Penlight |
 //! | Markdown | converts a document |
 //!
-//! `programs/others.lua` calls them: some hosts can't load the library in C that a command line needs.
+//! `programs/others.lua` calls them: some hosts can't load the library in C that a command line
+//! needs.
 
 use std::path::{Path, PathBuf};
 
@@ -15,13 +16,15 @@ use crate::host::Host;
 use crate::placed::Language;
 use crate::sources::Sources;
 
-/// The first samples are those of a runtime that is not attached yet. Functions have the names by which they are called.
+/// The first samples are those of a runtime that is not attached yet. Functions have the names by
+/// which they are called.
 ///
-/// A program that compiles runs in new memory. Its first stacks there come from copies, with a mark instead of the Lua frames,
-/// and some are cut.
+/// A program that compiles runs in new memory. Its first stacks there come from copies, with a mark
+/// instead of the Lua frames, and some are cut.
 const LANGUAGE: Language = Language { name: "luajit", limits: [[950, 1000], [975, 8]], loops: &[] };
 
-/// Profiles programs with this word in their names in a host; returns those with a verdict beyond the limits.
+/// Profiles programs with this word in their names in a host; returns those with a verdict beyond
+/// the limits.
 pub(crate) fn failures(host_name: &str, host: &Host, only: &str) -> Vec<String> {
     let Ok(root) = fixtures().join("luajit/programs").canonicalize() else {
         test_needs::skip("no programs: cargo xtask fixtures luajit");

@@ -1,4 +1,5 @@
-//! Shares of functions compared with those of LuaJIT's own profiler, `-jp`, which samples the same run.
+//! Shares of functions compared with those of LuaJIT's own profiler, `-jp`, which samples the same
+//! run.
 
 use ebpf_profiler_core::Profiler;
 
@@ -21,8 +22,8 @@ const SECONDS: &str = "6";
 /// Least number of samples of each tool.
 const LEAST: u64 = 300;
 
-/// The interpreter of this machine's LuaJIT. The functions of traces are those in which they began, so that one of a loop is
-/// the same to both.
+/// The interpreter of this machine's LuaJIT. The functions of traces are those in which they began,
+/// so that one of a loop is the same to both.
 #[test]
 #[ignore = "profiles: needs root"]
 fn shares_are_those_of_own_profiler() {

@@ -1,4 +1,5 @@
-//! The toy languages: conformance, and the stacks of live processes against the scripts that they run, by names and lines.
+//! The toy languages: conformance, and the stacks of live processes against the scripts that they
+//! run, by names and lines.
 //!
 //! ```sh
 //! sudo -E env PATH="$PATH" cargo test --release -p examples --test own_language -- --ignored --test-threads=1 --nocapture
@@ -22,7 +23,8 @@ use ebpf_profiler_core::{Profiler, testing};
 use examples::toy::{Toy, ToyArray, ToyCompiled};
 use judge::Outcome;
 
-/// Stacks of the interpreted script: calls at lines 9 and 5, work at lines 2 and 6. The first line of a function is its entry.
+/// Stacks of the interpreted script: calls at lines 9 and 5, work at lines 2 and 6. The first line
+/// of a function is its entry.
 const INTERPRETED: &[&str] = &[
     "main:8",
     "main:9",
@@ -33,7 +35,8 @@ const INTERPRETED: &[&str] = &[
     "main:9;frame:5;draw:2",
 ];
 
-/// Stacks of the compiled script, which calls `draw` from C. The first one is that of the loop in C that calls the script.
+/// Stacks of the compiled script, which calls `draw` from C. The first one is that of the loop in C
+/// that calls the script.
 const COMPILED: &[&str] = &[
     "",
     "main:8",

@@ -49,7 +49,8 @@ pub(crate) fn cpus() -> impl Iterator<Item = i32> {
     0..count as i32
 }
 
-/// Returns the attributes of an event that is sampled with a period. Nobody is woken for its records.
+/// Returns the attributes of an event that is sampled with a period. Nobody is woken for its
+/// records.
 pub(crate) fn attributes(kind: u64, event: u64, period: u64, fields: u64) -> [u64; ATTRIBUTES] {
     const WATERMARK: u64 = 1 << 14;
     let mut attributes = [0; ATTRIBUTES];

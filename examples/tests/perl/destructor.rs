@@ -1,4 +1,5 @@
-//! The stack around a destructor in C, which Perl calls within an `eval` on a stack without subs and without a loop.
+//! The stack around a destructor in C, which Perl calls within an `eval` on a stack without subs
+//! and without a loop.
 
 use std::time::Duration;
 
@@ -30,7 +31,8 @@ pub(crate) fn check(interpreter: &Interpreter) {
     assert!(in_destructor * 2 > verdict.samples, "{name}: {in_destructor} of {} samples", verdict.samples);
 }
 
-/// Returns 1 for a stack in the destructor, 0 for an exact one before it. Fails with the difference.
+/// Returns 1 for a stack in the destructor, 0 for an exact one before it. Fails with the
+/// difference.
 fn compare(stack: &Stack) -> Result<u32, String> {
     if let Some(cut) = &stack.cut {
         return Err(format!("cut: {cut}"));

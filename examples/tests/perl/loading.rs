@@ -1,4 +1,5 @@
-//! Stacks of a program that loads libraries all the time: many are unwound from copies, which lack the frames of Perl.
+//! Stacks of a program that loads libraries all the time: many are unwound from copies, which lack
+//! the frames of Perl.
 
 use std::time::Duration;
 
@@ -23,7 +24,8 @@ pub(crate) fn check(interpreter: &Interpreter) {
     assert!(at_leaf * 2 > verdict.samples, "{name}: {at_leaf} of {} samples at the leaf", verdict.samples);
 }
 
-/// Returns 1 for a stack at the end of a chain, 0 for another one. Fails if the chain has not the depth that its beginning says.
+/// Returns 1 for a stack at the end of a chain, 0 for another one. Fails if the chain has not the
+/// depth that its beginning says.
 fn compare(stack: &Stack) -> Result<u32, String> {
     let name = |seen: &Seen| match seen {
         Seen::Script { name, .. } => Some(name.clone()),

@@ -1,14 +1,15 @@
-//! Stacks of Perl programs compared with Perl's own: every sub and eval, with the line of each call, from `_start` to the
-//! leaf.
+//! Stacks of Perl programs compared with Perl's own: every sub and eval, with the line of each
+//! call, from `_start` to the leaf.
 //!
 //! ```sh
 //! cargo xtask fixtures perl
 //! sudo -E env PATH="$PATH" cargo test --release -p examples --test perl -- --ignored --test-threads=1 --nocapture
 //! ```
 //!
-//! `programs/chains.pl` builds a chain of calls, prints what `caller` says of it, and spins at its end. A sample is exact if
-//! its script frames are that, with file and line of each, if it begins at `_start` and has no native frame of the loop, and if
-//! `sort` stands where it calls back. The innermost sub may be on the lines with the comment "spin", and on two lines with the
+//! `programs/chains.pl` builds a chain of calls, prints what `caller` says of it, and spins at its
+//! end. A sample is exact if its script frames are that, with file and line of each, if it begins
+//! at `_start` and has no native frame of the loop, and if `sort` stands where it calls back. The
+//! innermost sub may be on the lines with the comment "spin", and on two lines with the
 //! same code equally often.
 #![expect(
     clippy::unwrap_used,
@@ -315,7 +316,8 @@ fn check(interpreter: &Interpreter) {
     check_subjects(&interpreter.name, &subjects, DURATION);
 }
 
-/// Runs chains at the same time, each in a thread of one process, and fails if one of them isn't good.
+/// Runs chains at the same time, each in a thread of one process, and fails if one of them isn't
+/// good.
 fn check_threads(interpreter: &Interpreter) {
     let folder = interpreter.folder();
     let outside = interpreter.outside(&folder);
@@ -329,7 +331,8 @@ fn check_threads(interpreter: &Interpreter) {
         let Some(Chain { calls: mut chain, .. }) = printed(&outside.join(name)) else {
             panic!("{}: {name} is not ready", interpreter.name);
         };
-        // The thread's C code calls a sub within an eval: no loop runs that, and the statement that created the thread.
+        // The thread's C code calls a sub within an eval: no loop runs that, and the statement that created
+        // the thread.
         assert_eq!([&*chain[0].name, &*chain[1].name], ["{main}", "(eval)"]);
         chain.drain(..2);
         Subject { name, argument: "", pid: running.0.id(), thread: Some(name), chain }
@@ -361,7 +364,8 @@ fn check_subjects(interpreter: &str, subjects: &[Subject], duration: Duration) {
     assert!(failures.is_empty(), "{failures}");
 }
 
-/// Returns the line of the innermost sub in an exact stack. Fails with the difference from the expected chain.
+/// Returns the line of the innermost sub in an exact stack. Fails with the difference from the
+/// expected chain.
 fn compare(stack: &Stack, name: &str, chain: &[Call]) -> Result<u32, String> {
     if let Some(cut) = &stack.cut {
         return Err(format!("cut: {cut}"));

@@ -17,7 +17,8 @@ use crate::subs::Subs;
 /// The first samples are those of a runtime that is not attached yet.
 const LANGUAGE: Language = Language { name: "perl", limits: [[950, 100], [990, 5]], loops: LOOPS };
 
-/// Profiles programs with this word in their names under an interpreter; returns those with a verdict beyond the limits.
+/// Profiles programs with this word in their names under an interpreter; returns those with a
+/// verdict beyond the limits.
 pub(crate) fn failures(perl: &Interpreter, only: &str) -> Vec<String> {
     let Ok(root) = fixtures().join("perl/programs").canonicalize() else {
         test_needs::skip("no programs: cargo xtask fixtures perl");

@@ -1,4 +1,5 @@
-//! Shares of subs compared with the times that NYTProf measures between calls and returns, in the same run.
+//! Shares of subs compared with the times that NYTProf measures between calls and returns, in the
+//! same run.
 
 use crate::interpreter::Interpreter;
 use crate::shares::{CHANCE, of_shares, parse, run};

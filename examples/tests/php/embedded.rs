@@ -8,7 +8,8 @@ use crate::interpreter::Interpreter;
 use crate::printed::printed;
 use crate::{Subject, cases, check_subjects};
 
-/// Runs all chains at the same time, each in a program with PHP's library, and fails if one of them isn't good.
+/// Runs all chains at the same time, each in a program with PHP's library, and fails if one of them
+/// isn't good.
 pub(crate) fn check(version: &str) {
     let php = Interpreter::fetched(version, &format!("/usr/bin/php{version}"), &[]);
     let Some((php, program)) = php.and_then(|php| Some((php.clone(), build(&php, version)?))) else {
@@ -35,7 +36,8 @@ pub(crate) fn check(version: &str) {
     check_subjects(&format!("{version} embedded"), false, &subjects);
 }
 
-/// Runs chains at the same time, each in a thread of one program, and fails if one of them isn't good.
+/// Runs chains at the same time, each in a thread of one program, and fails if one of them isn't
+/// good.
 pub(crate) fn check_threads(name: &str) {
     let Some(library) = Interpreter::built(name, "libphp.so") else {
         return test_needs::skip(&format!("no PHP {name}: cargo xtask fixtures php"));
@@ -65,7 +67,8 @@ pub(crate) fn check_threads(name: &str) {
     let _ = std::fs::remove_dir_all(&folder);
 }
 
-/// Builds the program into the root of an interpreter; returns its path there, `None` if there is no library.
+/// Builds the program into the root of an interpreter; returns its path there, `None` if there is
+/// no library.
 fn build(php: &Interpreter, version: &str) -> Option<String> {
     let library = php.outside(Path::new(&format!("/usr/lib/libphp{version}.so")));
     let program = "/truth/embed";

@@ -25,8 +25,8 @@ impl Interpreter {
         Interpreter { name, root: None, program: "php".into(), options: options.to_vec() }
     }
 
-    /// Returns one that was fetched, `None` if it wasn't; `program` is relative to its folder, which is its root if `program`
-    /// is absolute.
+    /// Returns one that was fetched, `None` if it wasn't; `program` is relative to its folder,
+    /// which is its root if `program` is absolute.
     pub(crate) fn fetched(name: &str, program: &str, options: &[&'static str]) -> Option<Interpreter> {
         let folder = fixtures().join("php").join(name).canonicalize().ok()?;
         let (root, program) = match program.starts_with('/') {
@@ -86,7 +86,8 @@ impl Interpreter {
         (major.parse().unwrap(), minor.parse().unwrap())
     }
 
-    /// Returns the folder of the workloads as the interpreter sees it; copied if it has a root folder.
+    /// Returns the folder of the workloads as the interpreter sees it; copied if it has a root
+    /// folder.
     pub(crate) fn folder(&self) -> PathBuf {
         let programs = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/php/programs"));
         let Some(root) = &self.root else { return programs.to_path_buf() };

@@ -17,7 +17,8 @@ const LOOP: &str = "execute_ex";
 /// The line of the innermost function in code of the JIT, which has none.
 const NO_LINE: u32 = 0;
 
-/// Compares all stacks of a process with its chain. With a JIT the innermost function may be without a line.
+/// Compares all stacks of a process with its chain. With a JIT the innermost function may be
+/// without a line.
 pub(crate) fn judge<'s>(
     stacks: impl IntoIterator<Item = &'s Stack>,
     chain: &[Call],
@@ -38,7 +39,8 @@ fn spin_lines(function: &str) -> Vec<u32> {
     inside.filter(|(_, line)| line.ends_with("// spin")).map(|(number, _)| *number).collect()
 }
 
-/// Returns the line of the innermost expected function in an exact stack. Fails with the difference.
+/// Returns the line of the innermost expected function in an exact stack. Fails with the
+/// difference.
 fn compare(stack: &Stack, chain: &[Call], spin: &[u32]) -> Result<u32, String> {
     // PHP's own assembly code starts a fiber's stack, without unwind data.
     let is_fiber = in_fiber(chain).len() < chain.len();

@@ -1,19 +1,20 @@
-//! Stacks of PHP programs compared with PHP's own: every function of a script, with the line of each call, from `_start`
-//! to the leaf.
+//! Stacks of PHP programs compared with PHP's own: every function of a script, with the line of
+//! each call, from `_start` to the leaf.
 //!
 //! ```sh
 //! cargo xtask fixtures php
 //! sudo -E env PATH="$PATH" cargo test --release -p examples --test php -- --ignored --test-threads=1 --nocapture
 //! ```
 //!
-//! `programs/chains.php` builds a chain of calls, prints PHP's backtrace of it, and spins at its end. A sample is exact if its
-//! script frames are that backtrace, with file and line of each; if native frames of the C function that calls back stand
-//! behind each internal function that calls a function of a script, and behind no other; if it begins at the root and no
-//! native frame of the loop is left. The innermost function may be on the lines with the comment "spin", and on two lines with
-//! the same code equally often. In code of the JIT it may be without a line.
+//! `programs/chains.php` builds a chain of calls, prints PHP's backtrace of it, and spins at its
+//! end. A sample is exact if its script frames are that backtrace, with file and line of each; if
+//! native frames of the C function that calls back stand behind each internal function that calls a
+//! function of a script, and behind no other; if it begins at the root and no native frame of the
+//! loop is left. The innermost function may be on the lines with the comment "spin", and on two
+//! lines with the same code equally often. In code of the JIT it may be without a line.
 //!
-//! `TRUTH_PHP=8.2,static` leaves only the interpreters with one of these in their names, `TRUTH_CHAIN=regex,eval` only such
-//! chains.
+//! `TRUTH_PHP=8.2,static` leaves only the interpreters with one of these in their names,
+//! `TRUTH_CHAIN=regex,eval` only such chains.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,

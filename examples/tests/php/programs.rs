@@ -13,15 +13,16 @@ use crate::interpreter::Interpreter;
 use crate::placed::Language;
 use crate::sources::Sources;
 
-/// The first samples are those of a runtime that is not attached yet; the function JIT compiles then, on a stack that is deeper than
-/// the part that is copied.
+/// The first samples are those of a runtime that is not attached yet; the function JIT compiles
+/// then, on a stack that is deeper than the part that is copied.
 const LANGUAGE: Language = Language { name: "php", limits: [[600, 1000], [990, 5]], loops: &["execute_ex"] };
 
 /// The library is called by a program that the interpreter gets.
 const CONVERT: &str =
     "require 'Parsedown/Parsedown.php'; echo (new Parsedown)->text(file_get_contents($argv[1]));";
 
-/// Profiles programs with this word in their names under an interpreter; returns those with a verdict beyond the limits.
+/// Profiles programs with this word in their names under an interpreter; returns those with a
+/// verdict beyond the limits.
 pub(crate) fn failures(php: &Interpreter, only: &str) -> Vec<String> {
     let Ok(root) = fixtures().join("php/programs").canonicalize() else {
         test_needs::skip("no programs: cargo xtask fixtures php");

@@ -40,7 +40,8 @@ pub(crate) const FUNCTION_JIT: &[&str] = &[
     "opcache.jit=function",
 ];
 
-/// Runs all chains at the same time in the workers of one server, and fails if one of them isn't good.
+/// Runs all chains at the same time in the workers of one server, and fails if one of them isn't
+/// good.
 pub(crate) fn check(kind: Kind, version: &str, settings: &[&str]) {
     let Some(php) = Interpreter::fetched(version, &format!("/usr/bin/php{version}"), &[]) else {
         return test_needs::skip(&format!("no PHP {version}: cargo xtask fixtures php"));

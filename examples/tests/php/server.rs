@@ -53,7 +53,8 @@ enum Address {
 }
 
 impl Server {
-    /// Starts a server with PHP's `settings`, `NAME=VALUE`; `None` if it isn't in the root of the interpreter.
+    /// Starts a server with PHP's `settings`, `NAME=VALUE`; `None` if it isn't in the root of the
+    /// interpreter.
     pub(crate) fn start(
         kind: Kind,
         php: &Interpreter,

@@ -1,4 +1,5 @@
-//! Shares of functions compared with those of excimer, a sampling profiler within PHP, in the same run.
+//! Shares of functions compared with those of excimer, a sampling profiler within PHP, in the same
+//! run.
 
 use crate::interpreter::Interpreter;
 use crate::is_matrix;

@@ -1,14 +1,14 @@
 //! Many short requests, from the first one on, to workers that live for some of them.
 //!
-//! Each script calls a chain of functions whose names and lines tell its number, so that a function that another request left
-//! in the same memory shows:
+//! Each script calls a chain of functions whose names and lines tell its number, so that a function
+//! that another request left in the same memory shows:
 //!
 //! ```text
 //!   7.php   {main} ──► S7\Page::render ──► S7\body ──► array_map ──► S7\{closure} ──► S7\work       lines: 7 below short.php's
 //! ```
 //!
-//! A sample of a worker is exact if its script frames begin such a chain, with file and lines, from `_start` on. The innermost
-//! function may be on any of its lines.
+//! A sample of a worker is exact if its script frames begin such a chain, with file and lines, from
+//! `_start` on. The innermost function may be on any of its lines.
 
 use std::fs;
 use std::ops::RangeInclusive;
@@ -38,8 +38,8 @@ const REQUESTS: usize = 40;
 /// Minimum number of samples in functions of scripts, of 1,000.
 const IN_SCRIPTS: u64 = 300;
 
-/// A function of a script: its name behind the namespace, the line on which it calls the next one, and its lines, in a
-/// script without number.
+/// A function of a script: its name behind the namespace, the line on which it calls the next one,
+/// and its lines, in a script without number.
 struct Function(&'static str, u32, RangeInclusive<u32>);
 
 /// The chain, root first.
@@ -123,7 +123,8 @@ fn send(server: &Server) -> u64 {
     answers.into_inner()
 }
 
-/// Returns the text of a script, whose functions are as many lines below those of the program as its number says.
+/// Returns the text of a script, whose functions are as many lines below those of the program as
+/// its number says.
 fn script(number: u32) -> String {
     let head = namespace(number) + ";" + &"\n".repeat(number as usize);
     include_str!("programs/short.php").replacen("NAMESPACE;", &head, 1)

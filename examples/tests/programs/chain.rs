@@ -1,4 +1,5 @@
-//! main > l1 > a closure (inlined) > l2 > a trait object's method > leaf, which spins until the deadline.
+//! main > l1 > a closure (inlined) > l2 > a trait object's method > leaf, which spins until the
+//! deadline.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};

@@ -15,8 +15,8 @@ fn seconds() -> u32 {
     if interpreter::is_matrix() { 8 } else { 5 }
 }
 
-/// Loads, uses, unloads and reloads the library of an interpreter, at the same address and elsewhere, and another
-/// library at its address.
+/// Loads, uses, unloads and reloads the library of an interpreter, at the same address and
+/// elsewhere, and another library at its address.
 #[test]
 #[ignore = "profiles: needs root, and interpreters with shared libraries"]
 fn libraries_that_come_and_go() {
@@ -39,7 +39,8 @@ fn libraries_that_come_and_go() {
     });
 }
 
-/// A script calls C code that runs a second interpreter on the same thread: the frames of both are in call order.
+/// A script calls C code that runs a second interpreter on the same thread: the frames of both are
+/// in call order.
 #[test]
 #[ignore = "profiles: needs root, and interpreters with shared libraries"]
 fn interpreters_that_call_others() {

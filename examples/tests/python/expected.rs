@@ -57,7 +57,8 @@ pub(crate) fn expected(
     Ok(stack)
 }
 
-/// Groups the Python frames by run of the interpreter loop: since 3.11 one run holds nested Python calls.
+/// Groups the Python frames by run of the interpreter loop: since 3.11 one run holds nested Python
+/// calls.
 fn groups(frames: &[PythonFrame], version: Version) -> Vec<&[PythonFrame]> {
     let mut groups = Vec::new();
     let mut start = 0;

@@ -30,8 +30,8 @@ pub(crate) fn is_matrix() -> bool {
     std::env::var_os("TRUTH_MATRIX").is_some()
 }
 
-/// Returns the interpreters to test that satisfy `fits`: the oldest and the newest, or all in the matrix.
-/// `TRUTH_PYTHON` selects all whose names contain one of its parts. At least one.
+/// Returns the interpreters to test that satisfy `fits`: the oldest and the newest, or all in the
+/// matrix. `TRUTH_PYTHON` selects all whose names contain one of its parts. At least one.
 pub(crate) fn chosen(fits: impl Fn(&Interpreter) -> bool) -> Vec<Interpreter> {
     let path = target().join("fixtures/python/list");
     let list = fs::read_to_string(&path)
@@ -107,7 +107,8 @@ impl Interpreter {
         command
     }
 
-    /// Returns the folder of the workloads as the interpreter sees it; copied if it has a root folder.
+    /// Returns the folder of the workloads as the interpreter sees it; copied if it has a root
+    /// folder.
     fn folder(&self) -> PathBuf {
         let Some(root) = &self.root else { return programs().to_path_buf() };
         for entry in fs::read_dir(programs()).unwrap() {

@@ -15,8 +15,8 @@ pub(crate) struct Rules {
     pub(crate) version: Version,
     /// Stacks by thread; an entry for thread 0 applies to all threads without one.
     pub(crate) threads: BTreeMap<u32, Vec<Expected>>,
-    /// Accepts the root side of the expected stack as well, for programs that call and return all the time. At
-    /// least one Python frame is required.
+    /// Accepts the root side of the expected stack as well, for programs that call and return all
+    /// the time. At least one Python frame is required.
     pub(crate) moves: bool,
 }
 
@@ -31,7 +31,8 @@ pub(crate) struct Verdict {
     pub(crate) without_python: u64,
     /// Further samples, in which a page was being copied after a fork: it is not mapped meanwhile.
     pub(crate) copying: u64,
-    /// Samples, of those without, before the first Python frame of their process: its runtime was not attached yet.
+    /// Samples, of those without, before the first Python frame of their process: its runtime was
+    /// not attached yet.
     pub(crate) early: u64,
     /// Wrong observations, with their number and the first stack.
     pub(crate) wrong: BTreeMap<String, (u64, Stack)>,
@@ -69,7 +70,8 @@ impl Rules {
         verdict
     }
 
-    /// Returns `true` if an exact stack ends in the leaf, `false` if before it. Fails with the difference.
+    /// Returns `true` if an exact stack ends in the leaf, `false` if before it. Fails with the
+    /// difference.
     fn compare(&self, stack: &Stack) -> Result<bool, String> {
         if stack.frames.is_empty()
             && self.moves
@@ -83,7 +85,8 @@ impl Rules {
         let expected = self.threads.get(&stack.tid).or_else(|| self.threads.get(&0));
         let expected = expected.ok_or_else(|| "a thread without a printed chain".to_owned())?;
         let gap = stack.gap.map_or(usize::MAX, |(_, gap)| gap);
-        // The position of the leaf determines the number of omitted frames; the reported one is for display.
+        // The position of the leaf determines the number of omitted frames; the reported one is for
+        // display.
         let is_python = |seen: &Seen| matches!(seen, Seen::Python { .. });
         let kept = stack.frames.iter().rposition(is_python).map_or(0, |last| last + 1);
         let omitted = if stack.gap.is_some() { expected.len().saturating_sub(kept) } else { 0 };
@@ -122,7 +125,8 @@ impl Rules {
         Ok(is_complete)
     }
 
-    /// Checks the frames above the last Python frame: native code, and no loop but that of a call just begun.
+    /// Checks the frames above the last Python frame: native code, and no loop but that of a call
+    /// just begun.
     fn check_tail(
         &self,
         front: &[Seen],
@@ -159,8 +163,8 @@ impl Rules {
     }
 }
 
-/// Removes the frames of the library's own `after fork` hooks (threads, random numbers) in a child: they are Python,
-/// but not part of the workload's chain.
+/// Removes the frames of the library's own `after fork` hooks (threads, random numbers) in a child:
+/// they are Python, but not part of the workload's chain.
 fn without_library_of_fork(stack: &Stack) -> Stack {
     let is_library = |seen: &Seen| match seen {
         Seen::Python { name, .. } => ["_after_fork", "Random.seed", "seed"].contains(&name.as_str()),

@@ -3,7 +3,8 @@
 use crate::interpreter::Version;
 use crate::source::holds;
 
-/// File, function, and the versions in which it calls through C (empty: all); the comments name the callee.
+/// File, function, and the versions in which it calls through C (empty: all); the comments name the
+/// callee.
 const THROUGH_C: &[(&str, &str, &str)] = &[
     ("asyncio/events.py", "_run", ""), // context.run, then the task in C
     ("importlib/_bootstrap", "_call_with_frames_removed", ""), // exec

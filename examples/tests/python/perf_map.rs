@@ -1,16 +1,16 @@
 //! Stacks compared with CPython's own map of trampolines (`-X perf`, from 3.12 on).
 //!
-//! With this option each Python function is called through a trampoline generated at run time and named in
-//! `/tmp/perf-PID.map`:
+//! With this option each Python function is called through a trampoline generated at run time and
+//! named in `/tmp/perf-PID.map`:
 //!
 //! ```text
 //!   7f39548c27a6 b py::C.f:/srv/a.py
 //! ```
 //!
-//! A native stack therefore shows all calls: next to each Python frame, on the root's side of the loop that runs it,
-//! is an address with the name of this function in the map. The frames read from the interpreter's memory have to equal
-//! these names, call by call, from the outermost to the leaf. The last call may be in one of the two only, while it
-//! begins or ends.
+//! A native stack therefore shows all calls: next to each Python frame, on the root's side of the
+//! loop that runs it, is an address with the name of this function in the map. The frames read from
+//! the interpreter's memory have to equal these names, call by call, from the outermost to the
+//! leaf. The last call may be in one of the two only, while it begins or ends.
 
 use std::collections::BTreeMap;
 use std::fs;

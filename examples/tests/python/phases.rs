@@ -22,7 +22,8 @@ pub(crate) struct Fate {
     /// Samples while a script ran, and, of those, the ones with its whole chain.
     pub(crate) scripts: u64,
     pub(crate) exact: u64,
-    /// Samples while a script ran, without script frames and before the first one with them: not attached yet.
+    /// Samples while a script ran, without script frames and before the first one with them: not
+    /// attached yet.
     pub(crate) early: u64,
     /// Samples while native code ran, and, of those, the whole ones.
     pub(crate) native: u64,
@@ -35,7 +36,8 @@ pub(crate) struct Fate {
     pub(crate) missing: BTreeMap<String, (u64, Stack)>,
 }
 
-/// Returns the functions of a script, which are named after it, root first, below `above` scripts that call it.
+/// Returns the functions of a script, which are named after it, root first, below `above` scripts
+/// that call it.
 fn functions(script: &str, above: usize) -> Vec<String> {
     let others = std::iter::repeat_n(["<module>", "outer_nests", CALLED], above).flatten().map(str::to_owned);
     others.chain(["<module>".to_owned(), format!("outer_{script}"), format!("inner_{script}")]).collect()
@@ -139,7 +141,8 @@ impl Fate {
         }
     }
 
-    /// Counts a sample of an interpreter that starts or shuts down, which runs functions of its own.
+    /// Counts a sample of an interpreter that starts or shuts down, which runs functions of its
+    /// own.
     fn between(&mut self, stack: &Stack) {
         let names = names(stack);
         self.marked += u64::from(names.iter().any(|name| is_mark(name)));
@@ -149,8 +152,9 @@ impl Fate {
     }
 }
 
-/// Returns `true` if there are no other functions than these: all of each calling interpreter, and the first ones
-/// of the last. An interpreter attached later than its callees has no script frames yet; its native loops stay visible.
+/// Returns `true` if there are no other functions than these: all of each calling interpreter, and
+/// the first ones of the last. An interpreter attached later than its callees has no script frames
+/// yet; its native loops stay visible.
 fn are_first(frames: &[Seen], functions: &[String]) -> bool {
     let mut expected = functions.split(|function| function == CALLED);
     let mut seen = frames.split(is_called).peekable();
@@ -171,7 +175,8 @@ fn is_called(seen: &Seen) -> bool {
     seen.native() == Some(CALLED)
 }
 
-/// Returns `true` for an interpreter loop that is shown as a native frame, without the script frames that it runs.
+/// Returns `true` for an interpreter loop that is shown as a native frame, without the script
+/// frames that it runs.
 pub(crate) fn is_bare_loop(seen: &Seen) -> bool {
     seen.native().is_some_and(is_loop_of_any)
 }
@@ -181,8 +186,8 @@ pub(crate) fn is_mark(name: &str) -> bool {
     name.starts_with("[cpython: ")
 }
 
-/// Returns `true` if the interpreter runs Python before the script, for example to create the module's loader;
-/// such calls don't pass through the function that evaluates scripts.
+/// Returns `true` if the interpreter runs Python before the script, for example to create the
+/// module's loader; such calls don't pass through the function that evaluates scripts.
 fn is_loading(stack: &Stack) -> bool {
     let evaluates = |seen: &Seen| seen.native() == Some("PyEval_EvalCode");
     let own = stack.frames.rsplit(is_called).next().unwrap_or_default();

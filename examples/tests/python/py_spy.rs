@@ -1,17 +1,20 @@
 //! Shares of functions compared with py-spy, which samples the same run at the same time.
 //!
-//! For each function, with `k` of `n` samples in which it is the innermost Python function, and `l` of `m` of py-spy's:
+//! For each function, with `k` of `n` samples in which it is the innermost Python function, and `l`
+//! of `m` of py-spy's:
 //!
 //! ```text
 //!   p = (k + l) / (n + m)        z = (k/n - l/m) / sqrt(p (1 - p) (1/n + 1/m))
 //! ```
 //!
-//! They agree if |z| is at most 4.5 for each: two-sided 0.7 in 100,000, or 0.1 % in all for 150 comparisons (six
-//! versions, some 25 functions each: Bonferroni). Functions with fewer than ten expected samples aren't compared.
+//! They agree if |z| is at most 4.5 for each: two-sided 0.7 in 100,000, or 0.1 % in all for 150
+//! comparisons (six versions, some 25 functions each: Bonferroni). Functions with fewer than ten
+//! expected samples aren't compared.
 //!
-//! py-spy samples by elapsed time, this profiler by CPU time of the program: they agree only on a program that always
-//! runs. A function that was interrupted for long counts many times with py-spy, and such samples aren't independent.
-//! So the program gets a higher priority, and the machine should have a CPU for it.
+//! py-spy samples by elapsed time, this profiler by CPU time of the program: they agree only on a
+//! program that always runs. A function that was interrupted for long counts many times with
+//! py-spy, and such samples aren't independent. So the program gets a higher priority, and the
+//! machine should have a CPU for it.
 
 use std::collections::BTreeMap;
 use std::process::{Child, Command, Stdio};

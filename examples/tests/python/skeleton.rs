@@ -82,7 +82,8 @@ impl NativeFrame {
     }
 }
 
-/// Returns `true` if a function is the interpreter loop. In newer versions the one of the older name only calls it.
+/// Returns `true` if a function is the interpreter loop. In newer versions the one of the older
+/// name only calls it.
 pub(crate) fn is_loop(name: &str, version: Version) -> bool {
     name.split(['.', ' ', '@']).next() == Some(LOOPS[usize::from(version.major > 2)])
 }

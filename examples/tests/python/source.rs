@@ -21,7 +21,8 @@ struct Comment {
     rest: String,
 }
 
-/// Lines, each with the interpreter's function that is called there, if it is called on no other line.
+/// Lines, each with the interpreter's function that is called there, if it is called on no other
+/// line.
 pub(crate) type Lines = BTreeMap<u32, Option<String>>;
 
 impl Comments {
@@ -82,7 +83,8 @@ impl Comments {
     }
 }
 
-/// Returns `true` if one of `before 3.12`, `since 3.14`, `in 3.13t`, ... holds, or if there is no condition.
+/// Returns `true` if one of `before 3.12`, `since 3.14`, `in 3.13t`, ... holds, or if there is no
+/// condition.
 pub(crate) fn holds(condition: &str, version: Version) -> bool {
     condition.is_empty()
         || condition.split(", ").any(|part| {

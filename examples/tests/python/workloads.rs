@@ -27,7 +27,8 @@ struct Case {
     since: (u32, u32),
 }
 
-/// Profiling time of all workloads together, in seconds, unless `TRUTH_SECONDS` is set; and that of the matrix.
+/// Profiling time of all workloads together, in seconds, unless `TRUTH_SECONDS` is set; and that of
+/// the matrix.
 const SECONDS: f64 = 8.0;
 const MATRIX_SECONDS: f64 = 20.0;
 /// Minimum number of exact samples, of 1,000.
@@ -161,7 +162,8 @@ fn every_chain() {
 mod matrix {
     use super::*;
 
-    /// Forked children of CPython 3.8, which have no thread state at first, beside 30 busy programs.
+    /// Forked children of CPython 3.8, which have no thread state at first, beside 30 busy
+    /// programs.
     #[test]
     #[ignore = "profiles: needs root"]
     fn forks_on_a_busy_machine() {
@@ -197,8 +199,8 @@ fn row<'s>(cells: impl Iterator<Item = &'s str>) -> String {
 /// Verdicts by case, or the reason for which there is none.
 type Outcomes = BTreeMap<&'static str, Result<Verdict, String>>;
 
-/// Takes the same number of samples again for each case that isn't good, and judges both together: the bound is five
-/// wrong samples of a thousand, and chance alone makes five of two.
+/// Takes the same number of samples again for each case that isn't good, and judges both together:
+/// the bound is five wrong samples of a thousand, and chance alone makes five of two.
 fn look_again(cases: &[Case], interpreter: &Interpreter, outcomes: &mut Outcomes) {
     let is_unclear =
         |case: &&Case| matches!(&outcomes.get(case.name), Some(Ok(verdict)) if !verdict.is_good(PER_MILLE));
@@ -279,8 +281,8 @@ fn run(cases: &[Case], interpreter: &Interpreter) -> Outcomes {
     verdicts
 }
 
-/// Retries `attempt` with growing delays: gdb fails while a program moves or a thread still waits for the
-/// interpreter's lock.
+/// Retries `attempt` with growing delays: gdb fails while a program moves or a thread still waits
+/// for the interpreter's lock.
 fn patiently<T>(
     first: Result<T, String>,
     again: impl Fn(Duration) -> Result<T, String>,

@@ -1,4 +1,5 @@
-//! Samples that end later, memory in use and requests of disks, taken live and from their recording.
+//! Samples that end later, memory in use and requests of disks, taken live and from their
+//! recording.
 
 use std::collections::BTreeMap;
 use std::fs;

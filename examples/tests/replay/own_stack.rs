@@ -1,6 +1,8 @@
-//! This process records a raw sample of itself: registers and a copy of its stack, as the kernel side would send them.
+//! This process records a raw sample of itself: registers and a copy of its stack, as the kernel
+//! side would send them.
 //!
-//! A stack that is unwound wrongly can be reproduced from a few lines, without root and without BPF.
+//! A stack that is unwound wrongly can be reproduced from a few lines, without root and without
+//! BPF.
 
 use std::arch::asm;
 use std::fs::File;
@@ -110,8 +112,8 @@ fn a_stack_of_this_process_is_walked_again_from_its_recording() {
     assert_eq!(descents, DEPTH, "{calls:#?}");
     assert!(calls.last().unwrap().contains("tick_here"), "{calls:#?}");
 
-    // Without tables the walk ends early and reports that: the code at the calls, which frame-pointer unwinding
-    // inspects, was not read during the recording.
+    // Without tables the walk ends early and reports that: the code at the calls, which frame-pointer
+    // unwinding inspects, was not read during the recording.
     let (stop, calls) = functions(&replay().profile().unwrap());
     assert_ne!(stop, Stop::Root, "{calls:#?}");
     assert!(calls.last().unwrap().contains("tick_here"), "{calls:#?}");

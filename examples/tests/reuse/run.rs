@@ -12,7 +12,8 @@ use crate::function::Function;
 /// Sampling frequency per CPU, in Hz.
 pub(crate) const FREQUENCY: u32 = 997;
 
-/// Runs a program, which a shell becomes as soon as the profiler has started. Returns its functions and its profile.
+/// Runs a program, which a shell becomes as soon as the profiler has started. Returns its functions
+/// and its profile.
 pub(crate) fn run(command: Command) -> (Vec<Function>, Profile) {
     let mut shell = Command::new("sh");
     shell.args(["-c", "read line; exec \"$@\"", "sh"]).arg(command.get_program()).args(command.get_args());

@@ -13,10 +13,12 @@ const SHARE: [f64; 2] = [0.5, 1.5];
 /// Samples by which chance changes a count, beside its share.
 const CHANCE: f64 = 3.0;
 
-/// CPU time at the start of a program, in seconds, whose functions may miss samples: its runtime is not attached yet.
+/// CPU time at the start of a program, in seconds, whose functions may miss samples: its runtime is
+/// not attached yet.
 const START: f64 = 0.5;
 
-/// Functions that may lack samples: this many, or one of a hundred. Other work on the machine delays the reading of names.
+/// Functions that may lack samples: this many, or one of a hundred. Other work on the machine
+/// delays the reading of names.
 const LACKING: usize = 2;
 
 /// Number of wrong functions that are printed.

@@ -1,4 +1,5 @@
-//! Garbage collection: its share of the samples against the processor time that Ruby itself measured for its collector.
+//! Garbage collection: its share of the samples against the processor time that Ruby itself
+//! measured for its collector.
 
 use std::fmt::Write as _;
 
@@ -10,7 +11,8 @@ use crate::seen::{Seen, Stack, stacks};
 
 pub(crate) const COLLECTION: &str = "[garbage collection]";
 
-/// The function whose time is measured, and what it calls: the functions that collect, root first, and the one that doesn't.
+/// The function whose time is measured, and what it calls: the functions that collect, root first,
+/// and the one that doesn't.
 const MEASURED: &str = "Collects.measured";
 const COLLECTING: &[&str] = &[
     "Collects.until;Collects.allocates;Integer#times;block in Collects.allocates",
@@ -25,7 +27,8 @@ const SECONDS: &str = "3";
 /// Greatest deviation from the share of time that chance makes, in standard deviations.
 const DEVIATIONS: f64 = 4.0;
 
-/// Profiles the program from its start to its end. Fails if the share of collections is not that of their time.
+/// Profiles the program from its start to its end. Fails if the share of collections is not that of
+/// their time.
 pub(crate) fn check(ruby: &Ruby) -> Result<Verdict, String> {
     let builder = Profiler::builder()
         .deadline(std::time::Duration::from_secs(120))

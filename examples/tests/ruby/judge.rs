@@ -19,15 +19,16 @@ pub(crate) struct Expected {
 pub(crate) struct Verdict {
     pub(crate) samples: u64,
     pub(crate) exact: u64,
-    /// Number of samples before the chain spins, or before the first Ruby frame of the process: its runtime was not attached yet.
+    /// Number of samples before the chain spins, or before the first Ruby frame of the process: its
+    /// runtime was not attached yet.
     early: u64,
     /// Wrong observations, with their number and the first stack.
     wrong: BTreeMap<String, (u64, String)>,
 }
 
 impl Expected {
-    /// Reads all chains of a version: lines of a name, frames, separated by `;`, and the first version that has it, if not all
-    /// do. `name*N` stands for N frames.
+    /// Reads all chains of a version: lines of a name, frames, separated by `;`, and the first
+    /// version that has it, if not all do. `name*N` stands for N frames.
     pub(crate) fn all(version: &str) -> Vec<Expected> {
         let chain = |line: &str| {
             let mut parts = line.split('\t');
@@ -97,7 +98,8 @@ impl Expected {
     }
 }
 
-/// Compares frames with a backtrace: labels, lines, paths. The last frame is on any line of its loop.
+/// Compares frames with a backtrace: labels, lines, paths. The last frame is on any line of its
+/// loop.
 fn compare_backtrace(seen: &[Location], backtrace: &[Location]) -> Result<(), String> {
     let seen = without_callers_of_clauses(seen);
     let mut backtrace = without_callers_of_clauses(backtrace);
@@ -128,7 +130,8 @@ fn compare_backtrace(seen: &[Location], backtrace: &[Location]) -> Result<(), St
     Ok(())
 }
 
-/// Leaves out the frames whose `rescue` or `ensure` clause runs, as backtraces of later versions do.
+/// Leaves out the frames whose `rescue` or `ensure` clause runs, as backtraces of later versions
+/// do.
 fn without_callers_of_clauses(frames: &[Location]) -> Vec<Location> {
     let is_clause =
         |frame: &Location| ["rescue in ", "ensure in "].iter().any(|word| frame.label.starts_with(word));
@@ -159,7 +162,8 @@ fn native(stacks: &[&Stack]) -> String {
     shapes.into_iter().max_by_key(|(_, count)| *count).map(|(shape, _)| shape).unwrap_or_default()
 }
 
-/// Returns the stack up to the last Ruby frame, with native frames by their address and Ruby frames by a mark.
+/// Returns the stack up to the last Ruby frame, with native frames by their address and Ruby frames
+/// by a mark.
 fn shape(stack: &Stack) -> String {
     let last =
         stack.frames.iter().rposition(|seen| matches!(seen, Seen::Ruby { .. })).map_or(0, |last| last + 1);

@@ -1,27 +1,31 @@
-//! Stacks of Ruby programs compared with Ruby's own backtraces and with written chains, from the root to the leaf.
+//! Stacks of Ruby programs compared with Ruby's own backtraces and with written chains, from the
+//! root to the leaf.
 //!
 //! ```sh
 //! cargo xtask fixtures ruby
 //! sudo -E env PATH="$PATH" cargo test --release -p examples --test ruby -- --ignored --test-threads=1 --nocapture
 //! ```
 //!
-//! `programs/chains.rb` runs a chain of calls that ends in a method that spins, and prints its backtrace before. All
-//! chains of a version run and are profiled at once; `TRUTH_CHAIN=ractor,lazy` leaves only those with one of these in their
-//! names. A sample is exact if
+//! `programs/chains.rb` runs a chain of calls that ends in a method that spins, and prints its
+//! backtrace before. All chains of a version run and are profiled at once;
+//! `TRUTH_CHAIN=ractor,lazy` leaves only those with one of these in their names. A sample is exact
+//! if
 //!
 //! * its stack is whole, from `_start` or the beginning of a thread or fiber to the leaf,
-//! * its Ruby frames have the names of `programs/chains.txt` or `kinds.txt`, in order, no other ones between,
+//! * its Ruby frames have the names of `programs/chains.txt` or `kinds.txt`, in order, no other
+//!   ones between,
 //! * their lines and files are those of the backtrace, and the leaf is on a line of the loop,
 //! * its native frames between Ruby frames are those of most samples.
 //!
-//! Samples before the first Ruby frame of a process are counted apart: it runs already when the profiler starts, whose
-//! runtime is attached to its process within 0.1 s.
+//! Samples before the first Ruby frame of a process are counted apart: it runs already when the
+//! profiler starts, whose runtime is attached to its process within 0.1 s.
 //!
-//! `programs/moves.rb` calls and returns all the time: its stacks have to be beginnings of its chains.
-//! `programs/collects.rb` collects garbage, as often as Ruby itself says.
+//! `programs/moves.rb` calls and returns all the time: its stacks have to be beginnings of its
+//! chains. `programs/collects.rb` collects garbage, as often as Ruby itself says.
 //!
-//! With YJIT all of this is so twice: each method is compiled when it is first called, or after the default number of calls.
-//! With MJIT each method of some chains is compiled by a C compiler when it is called for the second time, before it runs on.
+//! With YJIT all of this is so twice: each method is compiled when it is first called, or after the
+//! default number of calls. With MJIT each method of some chains is compiled by a C compiler when
+//! it is called for the second time, before it runs on.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
@@ -232,7 +236,8 @@ const SOME: &[&str] = &[
     "moves",
 ];
 
-/// Checks a version with options that turn a compiler on; chains are called some times before they spin.
+/// Checks a version with options that turn a compiler on; chains are called some times before they
+/// spin.
 fn check_compiled(version: &str, options: &'static [&'static str], rounds: u32) {
     check_some(version, options, rounds, &[]);
 }

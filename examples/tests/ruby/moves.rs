@@ -37,7 +37,8 @@ const CHAINS: &[&str] = &[
 /// Profiling time.
 const TIME: Duration = Duration::from_secs(4);
 
-/// Number of short processes, and their life in seconds: with a compiler, the first round of the program alone takes 0.3 s.
+/// Number of short processes, and their life in seconds: with a compiler, the first round of the
+/// program alone takes 0.3 s.
 const PROCESSES: usize = 5;
 const LIFE: &str = "1";
 

@@ -99,7 +99,8 @@ impl Ruby {
 }
 
 impl Running {
-    /// Starts a program and waits until it is ready; then it is stopped, because it would slow down the start of others.
+    /// Starts a program and waits until it is ready; then it is stopped, because it would slow down
+    /// the start of others.
     pub(crate) fn start(mut command: Command) -> Running {
         let command = command.env("LC_ALL", "C.UTF-8").stdin(Stdio::null()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));

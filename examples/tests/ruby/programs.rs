@@ -22,7 +22,8 @@ const GEMS: &str = "usr/share/rubygems-integration/all/gems";
 /// A version whose libraries a build has that comes without any.
 const LIBRARIES: (&str, &str) = ("yjit-3.3.8", "wheel-3.3.9");
 
-/// Profiles programs with these words in their names under a version; returns those with a verdict beyond the limits.
+/// Profiles programs with these words in their names under a version; returns those with a verdict
+/// beyond the limits.
 pub(crate) fn failures(version: &str, options: &'static [&'static str], only: &str) -> Vec<String> {
     let root = fixtures().join("ruby/programs");
     let (Some(ruby), Ok(root)) = (Ruby::find(version), root.canonicalize()) else {
@@ -70,7 +71,8 @@ fn libraries(version: &str) -> Option<PathBuf> {
     folders.map(|entry| entry.path()).find(|path| path.join("x86_64-linux").is_dir())
 }
 
-/// Returns the last part of a method's name; none for blocks and bodies of classes, modules and files.
+/// Returns the last part of a method's name; none for blocks and bodies of classes, modules and
+/// files.
 fn words(name: &str) -> Vec<&str> {
     let is_method = !name.contains(" in ") && !name.starts_with('<') && !name.contains(":<");
     name.rsplit(['#', '.']).next().filter(|_| is_method).into_iter().collect()

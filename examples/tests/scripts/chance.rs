@@ -3,7 +3,8 @@
 /// Values of chi-squared that chance exceeds in 1 of 1,000 runs, by degrees of freedom from 1 on.
 const CHANCE: [f64; 8] = [10.83, 13.82, 16.27, 18.47, 20.52, 22.46, 24.32, 26.12];
 
-/// Returns the value of chi-squared that chance exceeds in 1 of 1,000 runs, for this number of functions.
+/// Returns the value of chi-squared that chance exceeds in 1 of 1,000 runs, for this number of
+/// functions.
 pub(crate) fn limit(functions: usize) -> f64 {
     CHANCE[functions - 2]
 }

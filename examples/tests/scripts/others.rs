@@ -26,8 +26,8 @@ const PRINTED: usize = 10;
 /// Least number of samples of a part.
 const LEAST: u64 = 50;
 
-/// Names of the parts of a run: its first samples, those that follow, and the last ones. Memory of a process that ends cannot be
-/// read, so the last part has no limits.
+/// Names of the parts of a run: its first samples, those that follow, and the last ones. Memory of
+/// a process that ends cannot be read, so the last part has no limits.
 pub(crate) const PARTS: [&str; 3] = ["start", "run", "end"];
 
 /// A program that waits for a line before it begins.
@@ -58,7 +58,8 @@ impl Program {
         Program(shell.spawn().unwrap())
     }
 
-    /// Runs the program to its end. `add` gets each sample and the number of its part; those of the first `first` are of part 0.
+    /// Runs the program to its end. `add` gets each sample and the number of its part; those of the
+    /// first `first` are of part 0.
     pub(crate) fn run(mut self, first: u64, mut add: impl FnMut(usize, &Sample<'_>)) {
         let pid = self.0.id();
         let profiler = self.profiler();
@@ -129,8 +130,8 @@ impl Shares {
         self.faults.entry(fault).or_insert_with(|| (0, stack())).0 += count;
     }
 
-    /// Returns `true` if there are enough samples, at least `whole` of 1,000 stacks are whole, and at most `unnamed` of 1,000 frames
-    /// are unnamed.
+    /// Returns `true` if there are enough samples, at least `whole` of 1,000 stacks are whole, and
+    /// at most `unnamed` of 1,000 frames are unnamed.
     pub(crate) fn are_within(&self, [whole, unnamed]: [u64; 2]) -> bool {
         self.samples >= LEAST
             && self.whole * 1000 >= self.samples * whole

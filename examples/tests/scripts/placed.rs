@@ -16,8 +16,8 @@ const MISPLACED: u64 = 10;
 /// A language, and the limits of its programs.
 pub(crate) struct Language {
     pub(crate) name: &'static str,
-    /// Least shares of whole stacks and largest ones of frames without a name, in thousandths, of the first samples and of those that
-    /// follow.
+    /// Least shares of whole stacks and largest ones of frames without a name, in thousandths, of
+    /// the first samples and of those that follow.
     pub(crate) limits: [[u64; 2]; 2],
     /// Native functions that only missing script frames show: they count as frames without a name.
     pub(crate) loops: &'static [&'static str],
@@ -34,8 +34,8 @@ pub(crate) struct Shown<'p> {
 
 /// The places of functions, by something else than the profiler.
 pub(crate) trait Places {
-    /// Returns `true` if a function is right where it stands, `None` if that isn't judged. `around` is the next script frame
-    /// towards the root.
+    /// Returns `true` if a function is right where it stands, `None` if that isn't judged. `around`
+    /// is the next script frame towards the root.
     fn have(&mut self, shown: &Shown<'_>, around: Option<&Shown<'_>>) -> Option<bool>;
 }
 
@@ -49,7 +49,8 @@ struct Verdict {
 }
 
 impl Language {
-    /// Runs a program under an interpreter, and prints its shares. Returns its parts that are beyond the limits.
+    /// Runs a program under an interpreter, and prints its shares. Returns its parts that are
+    /// beyond the limits.
     pub(crate) fn failures(
         &self,
         interpreter: &str,

@@ -5,10 +5,12 @@ use std::time::Duration;
 use ebpf_profiler_core::Profiler;
 use ebpf_profiler_core::profile::{Call, Profile};
 
-/// Time before the samples that count: until the tables are ready, stacks are copied, and deep ones truncated.
+/// Time before the samples that count: until the tables are ready, stacks are copied, and deep ones
+/// truncated.
 const WARM_UP: Duration = Duration::from_secs(2);
 
-/// Maximum number of further warm-ups, while a process has no sample with script frames: its runtime isn't attached, or it had no time.
+/// Maximum number of further warm-ups, while a process has no sample with script frames: its
+/// runtime isn't attached, or it had no time.
 const MORE: u32 = 15;
 
 /// Sampling frequency per CPU, in Hz.

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Enters a root, with the devices and processes of the machine, and with folders of the machine at their own paths; `--` ends
-/// their list.
+/// Enters a root, with the devices and processes of the machine, and with folders of the machine at
+/// their own paths; `--` ends their list.
 const ENTER: &str = r#"
 root=$0
 mount --rbind /dev "$root/dev" && mount --types proc proc "$root/proc" || exit
@@ -16,8 +16,8 @@ shift
 exec chroot "$root" "$@"
 "#;
 
-/// Returns a command that runs a program of a root, `None` being the machine's own. The program sees the folders where the
-/// machine has them.
+/// Returns a command that runs a program of a root, `None` being the machine's own. The program
+/// sees the folders where the machine has them.
 pub(crate) fn command(root: Option<&PathBuf>, folders: &[&Path], program: &Path) -> Command {
     let Some(root) = root else { return Command::new(program) };
     let mut command = Command::new("unshare");

@@ -1,6 +1,8 @@
-//! Shares of functions in a profile, and those that the language's own profiler finds in the same run.
+//! Shares of functions in a profile, and those that the language's own profiler finds in the same
+//! run.
 //!
-//! Counts have the shares that another profiler found if chi-squared is below that of chance in 1 of 1,000 runs.
+//! Counts have the shares that another profiler found if chi-squared is below that of chance in 1
+//! of 1,000 runs.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
@@ -20,8 +22,8 @@ pub(crate) const CHANCE: f64 = 16.27;
 /// Values of the functions.
 pub(crate) type Values = [f64; FUNCTIONS.len()];
 
-/// Profiles a program from the line "ready" to its end. Returns the samples of each function, whose name begins with `prefix`, and
-/// the further output.
+/// Profiles a program from the line "ready" to its end. Returns the samples of each function, whose
+/// name begins with `prefix`, and the further output.
 pub(crate) fn run(mut command: Command, prefix: &str) -> (Values, String) {
     let mut process = Process(command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap());
     let mut output = BufReader::new(process.0.stdout.take().unwrap());

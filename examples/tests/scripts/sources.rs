@@ -10,7 +10,8 @@ pub(crate) struct Sources {
     folder: PathBuf,
     /// Number of lines before that in which a function begins that may hold its name.
     before: usize,
-    /// Returns the words one of which stands where a function with this name begins; none if any name may.
+    /// Returns the words one of which stands where a function with this name begins; none if any
+    /// name may.
     words: fn(&str) -> Vec<&str>,
     lines: HashMap<PathBuf, Vec<String>>,
 }

@@ -20,8 +20,8 @@ pub(crate) struct Verdict {
 const DEVIATIONS: f64 = 4.0;
 
 impl Verdict {
-    /// Compares all stacks of a process: `compare` returns the line of the innermost expected function in an exact stack, or
-    /// the difference.
+    /// Compares all stacks of a process: `compare` returns the line of the innermost expected
+    /// function in an exact stack, or the difference.
     pub(crate) fn on<'s>(
         stacks: impl IntoIterator<Item = &'s Stack>,
         compare: impl Fn(&Stack) -> Result<u32, String>,

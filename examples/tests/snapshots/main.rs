@@ -1,4 +1,5 @@
-//! Snapshots of scripting languages: core files of known chains are unwound and named, and what that read is kept.
+//! Snapshots of scripting languages: core files of known chains are unwound and named, and what
+//! that read is kept.
 //!
 //! ```sh
 //! cargo xtask fixtures ruby; cargo xtask fixtures v8; cargo xtask fixtures hotspot
@@ -12,7 +13,8 @@
 //!                                      └ memory and parts of files    ──► ebpf-profiler-hll/tests/snapshots/ruby_2_7
 //! ```
 //!
-//! Parts of a file that make no difference to ranges, walker and names are left out, so that little of it is kept.
+//! Parts of a file that make no difference to ranges, walker and names are left out, so that little
+//! of it is kept.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 #![expect(clippy::print_stdout, reason = "the stacks are to be read")]
 

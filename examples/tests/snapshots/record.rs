@@ -11,7 +11,8 @@ use examples::{CoreFile, Stack};
 
 use crate::snapshot::{Snapshot, SnapshotFile, SnapshotFrame, Sparse};
 
-/// Finds the runtime among the files of a core file, attaches, and names the script frames of a stack.
+/// Finds the runtime among the files of a core file, attaches, and names the script frames of a
+/// stack.
 pub(crate) fn record(about: &str, language: &str, core: &CoreFile, stack: &Stack) -> Snapshot {
     let files: Vec<Recorded> = core.files().into_iter().map(Recorded::new).collect();
     let mut snapshot =

@@ -1,7 +1,8 @@
-//! A profiler that gets a sixtieth of the machine: sixty programs are busy, each in a session of its own.
+//! A profiler that gets a sixtieth of the machine: sixty programs are busy, each in a session of
+//! its own.
 //!
-//! By default the kernel gives each session the same share of the CPUs (`kernel.sched_autogroup_enabled`), whatever the niceness of
-//! its threads. Needs root:
+//! By default the kernel gives each session the same share of the CPUs
+//! (`kernel.sched_autogroup_enabled`), whatever the niceness of its threads. Needs root:
 //!
 //! ```sh
 //! cargo test --release -p examples --test starved -- --ignored --test-threads=1 --nocapture
@@ -87,7 +88,8 @@ fn profiler_without_reservation_keeps_innermost_functions() {
 
 fn builder() -> Builder {
     Profiler::builder()
-        // The profiler has more or fewer ticks than its share of the time: its threads run when a tick wakes them.
+        // The profiler has more or fewer ticks than its share of the time: its threads run when a tick wakes
+        // them.
         .include_self()
         .frequency(FREQUENCY)
         .deadline(DEADLINE)

@@ -9,7 +9,8 @@ use ebpf_profiler_core::live::{Reservation, ReservedBy};
 /// Number of times that the machine is busy, and then is not.
 const ROUNDS: usize = 30;
 
-/// The kernel lets a thread stand still for ever that used up its part, lost its policy, and got it again too soon.
+/// The kernel lets a thread stand still for ever that used up its part, lost its policy, and got it
+/// again too soon.
 #[test]
 #[ignore = "reserves CPU time: needs root"]
 fn thread_that_gets_its_part_again_is_not_stopped() {

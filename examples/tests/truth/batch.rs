@@ -6,7 +6,8 @@
 //! one case      profiled alone if it wasn't good; both runs count
 //! ```
 //!
-//! The first test that asks runs all that were selected on the command line; the others find their verdicts.
+//! The first test that asks runs all that were selected on the command line; the others find their
+//! verdicts.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -82,8 +83,8 @@ fn run(cases: Vec<Named>) -> BTreeMap<&'static str, Outcome> {
     outcomes
 }
 
-/// Divides cases into those that are profiled together. Programs of one build, which have one build id, are in different
-/// groups: the profiler takes their files for one.
+/// Divides cases into those that are profiled together. Programs of one build, which have one build
+/// id, are in different groups: the profiler takes their files for one.
 fn groups<'r>(ready: &'r [(&'static str, Ready)]) -> Vec<Vec<&'r (&'static str, Ready)>> {
     let mut groups: Vec<Vec<&'r (&'static str, Ready)>> = Vec::new();
     for case in ready {

@@ -24,7 +24,8 @@ use crate::roots::Roots;
 struct Subject {
     name: &'static str,
     ready: Ready,
-    /// Samples that need not be whole: the first ones of a program whose stack is larger than the copied part.
+    /// Samples that need not be whole: the first ones of a program whose stack is larger than the
+    /// copied part.
     first: u64,
 }
 

@@ -137,7 +137,8 @@ impl Case {
         self
     }
 
-    /// The main function has neither unwind data nor a frame pointer: gdb takes a word that it saved for a frame.
+    /// The main function has neither unwind data nor a frame pointer: gdb takes a word that it
+    /// saved for a frame.
     pub(crate) fn main_is_bare(mut self) -> Case {
         self.main_is_bare = true;
         self
@@ -265,8 +266,8 @@ impl Ready {
         stacks.iter().filter(is_own).cloned().collect()
     }
 
-    /// Returns the number of wrong samples of a program that was profiled from its start on: all have to be whole, and those in its
-    /// chain exact.
+    /// Returns the number of wrong samples of a program that was profiled from its start on: all
+    /// have to be whole, and those in its chain exact.
     pub(crate) fn judge_started(&self, stacks: &[Stack], roots: &Roots) -> u64 {
         let is_in_chain = |stack: &Stack| {
             stack

@@ -77,7 +77,8 @@ fn plt() -> Case {
         .flags(&["-fplt", "-Wl,-z,lazy"])
 }
 
-/// In its last three instructions the unwinder is on the landing pad's stack: the landing pad's function is its caller.
+/// In its last three instructions the unwinder is on the landing pad's stack: the landing pad's
+/// function is its caller.
 fn exceptions(how: &str) -> Case {
     Case::new("exceptions.cpp")
         .arguments(&[how])

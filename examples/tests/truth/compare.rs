@@ -1,7 +1,8 @@
 //! A profile against what gdb saw.
 //!
-//! A sample is exact if its user frames are, from the root to the leaf, one of the expected stacks. It is whole if its
-//! first user frame is the first frame of one. Frames of the kernel on top of it don't count.
+//! A sample is exact if its user frames are, from the root to the leaf, one of the expected stacks.
+//! It is whole if its first user frame is the first frame of one. Frames of the kernel on top of it
+//! don't count.
 
 use std::fmt;
 
@@ -30,8 +31,8 @@ pub(crate) struct Rules {
     pub(crate) clocks: Vec<(usize, Vec<Expected>)>,
     /// The root side of an expected stack is fine too: the program calls and returns all the time.
     pub(crate) prefixes: bool,
-    /// These functions, those without a name in these files, and what lies above them is not ours to judge: run-time
-    /// libraries at work. What lies below is.
+    /// These functions, those without a name in these files, and what lies above them is not ours
+    /// to judge: run-time libraries at work. What lies below is.
     pub(crate) beyond: Vec<String>,
     /// Stacks without user frames are fine if one of these kernel functions is in them.
     pub(crate) kernel_alone: Vec<String>,
@@ -135,7 +136,8 @@ fn is_start_of(user: &[&Frame], expected: &[Expected]) -> bool {
 
 /// Returns `true` if a frame of the profile is the expected one.
 ///
-/// A frame without a name is known by its address, which is only certain for callers: the leaf moves.
+/// A frame without a name is known by its address, which is only certain for callers: the leaf
+/// moves.
 fn same_frame(seen: &Frame, expected: &Expected, is_leaf: bool) -> bool {
     match unnamed(&seen.name) {
         Some(Unnamed::At(file, address)) => {

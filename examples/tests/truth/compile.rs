@@ -35,8 +35,8 @@ impl Build {
         Build { source, flags: Vec::new(), library: None, stripped: false, number: None }
     }
 
-    /// Builds it in a fresh directory of its own, under the name of its source, or one that is unique and short enough
-    /// for the kernel.
+    /// Builds it in a fresh directory of its own, under the name of its source, or one that is
+    /// unique and short enough for the kernel.
     pub(crate) fn build(&self, case: &str) -> Built {
         let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("truth").join(case);
         // Nothing may be there yet.

@@ -63,8 +63,8 @@ impl Drop for Statistics {
     }
 }
 
-/// Keeps all CPUs busy, so that no tick interrupts the idle task, which is never sampled. The profiler runs in this
-/// process, so the kernel's count is read right before the profiler's end.
+/// Keeps all CPUs busy, so that no tick interrupts the idle task, which is never sampled. The
+/// profiler runs in this process, so the kernel's count is read right before the profiler's end.
 #[test]
 #[ignore = "profiles: needs root"]
 fn every_sample_is_delivered_or_counted() {

@@ -47,7 +47,8 @@ fn lives_of_100_ms() {
     fate("lives_100", lives(), 100, 997).require(0.99);
 }
 
-/// A life has room for one tick and a sixth of another: without the first nearly nothing would be left.
+/// A life has room for one tick and a sixth of another: without the first nearly nothing would be
+/// left.
 #[test]
 #[ignore = "profiles: needs root"]
 fn the_first_tick_of_a_life_is_delivered() {
@@ -56,7 +57,8 @@ fn the_first_tick_of_a_life_is_delivered() {
     fate("lives_12", 300, 12, 97).require(0.99);
 }
 
-/// Children that never execute anything are processes too: they have their parent's mappings from the first tick.
+/// Children that never execute anything are processes too: they have their parent's mappings from
+/// the first tick.
 #[test]
 #[ignore = "profiles: needs root"]
 fn forked_children() {

@@ -7,7 +7,8 @@ use std::process::{Child, Command, Stdio};
 pub(crate) struct Load(Vec<Child>);
 
 impl Load {
-    /// Starts `count` programs that work for `seconds` at most, and a compiler that runs again and again if there are many.
+    /// Starts `count` programs that work for `seconds` at most, and a compiler that runs again and
+    /// again if there are many.
     pub(crate) fn start(directory: &Path, count: usize, seconds: u32) -> Load {
         let program = directory.join("busy");
         let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/chain.c");
@@ -26,7 +27,8 @@ impl Load {
     }
 }
 
-/// Gives this thread, and the programs that it starts, the ordinary priority: the profiler's own is compared with it.
+/// Gives this thread, and the programs that it starts, the ordinary priority: the profiler's own is
+/// compared with it.
 pub(crate) fn make_ordinary() {
     let thread = std::fs::read_link("/proc/thread-self").expect("there is a thread");
     let id = thread.file_name().unwrap_or_default();

@@ -1,7 +1,7 @@
 //! Equality of function names across tools.
 //!
-//! Debuggers and profilers agree on functions, but print them differently: parameters, hashes of Rust, versions and
-//! aliases of libc, parts that the compiler split off.
+//! Debuggers and profilers agree on functions, but print them differently: parameters, hashes of
+//! Rust, versions and aliases of libc, parts that the compiler split off.
 
 /// Returns the name without the parts that tools print differently.
 ///
@@ -33,8 +33,8 @@ pub(crate) const SIGNAL: &str = "<signal>";
 
 /// Returns `true` if two plain names denote one function.
 ///
-/// Debug data names methods after the module of their `impl`, the symbol after its type: then only the last part is
-/// compared.
+/// Debug data names methods after the module of their `impl`, the symbol after its type: then only
+/// the last part is compared.
 pub(crate) fn same(one: &str, other: &str) -> bool {
     let last = |name: &str| name.rsplit("::").next() == other.rsplit("::").next();
     one == other || ((one.contains("{impl#") || other.contains("{impl#")) && last(one))

@@ -26,7 +26,8 @@ pub(crate) struct Question {
     pub(crate) frame_pointers: &'static str,
 }
 
-/// Asks gdb about the process `pid`; `symbols` is its program with symbols, which may differ from the file that runs.
+/// Asks gdb about the process `pid`; `symbols` is its program with symbols, which may differ from
+/// the file that runs.
 pub(crate) fn ask(pid: u32, symbols: &Path, question: Question) -> Seen {
     let output = Command::new("gdb")
         .args(["-nx", "-batch", "-quiet", "-iex", "set debuginfod enabled off", "-p", &pid.to_string(), "-x"])

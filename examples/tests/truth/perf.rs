@@ -5,8 +5,8 @@ use std::process::Command;
 
 use crate::profiler::Order;
 
-/// `perf record` with copies of the user stack, as large as it goes; of the whole machine's smaller ones, or the disk
-/// is full before the end.
+/// `perf record` with copies of the user stack, as large as it goes; of the whole machine's smaller
+/// ones, or the disk is full before the end.
 pub(crate) fn command(order: &Order) -> Command {
     let mut command = Command::new("perf");
     command.args(["record", "-q", "-B", "-e", "cpu-clock", "--call-graph"]);

@@ -74,7 +74,8 @@ impl Working {
         self.child.id()
     }
 
-    /// Waits until it has opened what ticks, and a little longer: all that it starts with has to be ready.
+    /// Waits until it has opened what ticks, and a little longer: all that it starts with has to be
+    /// ready.
     pub(crate) fn wait_until_it_samples(&self) {
         let limit = Instant::now() + Duration::from_secs(20);
         while !ticks(self.pid()) && Instant::now() < limit {

@@ -12,7 +12,8 @@ use crate::process::Running;
 use crate::profiler::{self, Order};
 use crate::roots::Roots;
 
-/// Prints the share of whole stacks of a compiler, Python and Node, taken as native code, and of all else around.
+/// Prints the share of whole stacks of a compiler, Python and Node, taken as native code, and of
+/// all else around.
 #[test]
 #[ignore = "profiles: needs root"]
 fn share_of_whole_stacks() {

@@ -52,7 +52,8 @@ impl Roots {
         self.entries.entry(file.to_owned()).or_default().push(address);
     }
 
-    /// Returns `true` if the root frame is the start of a program or thread; `None` without user frames.
+    /// Returns `true` if the root frame is the start of a program or thread; `None` without user
+    /// frames.
     pub(crate) fn is_whole(&self, stack: &Stack) -> Option<bool> {
         let user = stack.user();
         let first = user.first()?;

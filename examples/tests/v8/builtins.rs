@@ -1,4 +1,5 @@
-//! Compares sampled stacks with the chains of `builtins.js`: the function that uses builtins must be there, below any of them.
+//! Compares sampled stacks with the chains of `builtins.js`: the function that uses builtins must
+//! be there, below any of them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -6,7 +7,8 @@ use std::fmt;
 use ebpf_profiler_core::profile::{Call, Profile};
 use ebpf_profiler_core::trace::Frame;
 
-/// Functions that call others, and these. Names differ between versions: accessors have a prefix from 16 on.
+/// Functions that call others, and these. Names differ between versions: accessors have a prefix
+/// from 16 on.
 const CALLERS: &[(&str, &[&str])] = &[
     ("loads", &["Point"]),
     ("stores", &["Point"]),
@@ -53,7 +55,8 @@ pub(crate) struct Verdict {
 }
 
 impl Verdict {
-    /// Judges the samples of the thread `main` in a profile; `program` is the path of `builtins.js`.
+    /// Judges the samples of the thread `main` in a profile; `program` is the path of
+    /// `builtins.js`.
     pub(crate) fn on(profile: &Profile, program: &str, main: u32) -> Verdict {
         let source = std::fs::read_to_string(program).unwrap();
         let mut verdict = Verdict::default();

@@ -103,8 +103,8 @@ impl Verdict {
         true
     }
 
-    /// Returns the chains to whose ends less than 1 % of the samples lead, where each has at least 3 %: frames that are lost
-    /// there leave the root side of a chain, which is exact.
+    /// Returns the chains to whose ends less than 1 % of the samples lead, where each has at least
+    /// 3 %: frames that are lost there leave the root side of a chain, which is exact.
     pub(crate) fn missing(&self) -> Vec<&'static str> {
         let whole = |name: &str| self.whole.get(name).copied().unwrap_or(0);
         CHAINS.iter().map(|(name, _)| *name).filter(|name| whole(name) * 100 < self.judged).collect()

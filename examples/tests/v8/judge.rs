@@ -6,7 +6,8 @@ use std::fmt;
 use ebpf_profiler_core::profile::{Call, Profile};
 use ebpf_profiler_core::trace::Frame;
 
-/// The chains: a function that `main` calls, and what follows behind it. Each stack is the root side of one.
+/// The chains: a function that `main` calls, and what follows behind it. Each stack is the root
+/// side of one.
 const CHAINS: &[(&str, &[&str])] = &[
     ("classes", &["Square", "Shape"]),
     ("classes", &["area", "area", "scaled"]),
@@ -120,7 +121,8 @@ impl Verdict {
     }
 }
 
-/// Returns the text of a call of a function; `None` for one that has no line of its own or is called otherwise.
+/// Returns the text of a call of a function; `None` for one that has no line of its own or is
+/// called otherwise.
 fn call_of(name: &str) -> Option<&str> {
     match name {
         "main" | "awaited" | "asynchronous" | "Shape" | "Square" => None,
@@ -168,8 +170,8 @@ fn is_known(names: &[String]) -> bool {
     }
 }
 
-/// Returns the first and last line of each function, by its name: methods and functions whose last line is a brace on the
-/// level of the first.
+/// Returns the first and last line of each function, by its name: methods and functions whose last
+/// line is a brace on the level of the first.
 fn texts(source: &str) -> HashMap<String, Vec<(u32, u32)>> {
     let lines: Vec<&str> = source.lines().collect();
     let mut texts: HashMap<String, Vec<(u32, u32)>> = HashMap::new();

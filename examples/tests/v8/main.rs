@@ -1,25 +1,30 @@
-//! Stacks of Node.js compared with the known chains of a program: each function, with its line, from `_start` to the leaf.
+//! Stacks of Node.js compared with the known chains of a program: each function, with its line,
+//! from `_start` to the leaf.
 //!
 //! ```sh
 //! cargo xtask fixtures v8
 //! sudo -E env PATH="$PATH" cargo test --release -p examples --test v8 -- --ignored --test-threads=1 --nocapture
 //! ```
 //!
-//! `programs/chains.js` calls one chain after the other: recursion, two functions that call each other, classes, a getter,
-//! callbacks of builtins, generators, exceptions, closures, an async function. A sample with a function of it is exact if its
-//! functions, those that were inlined included, are a chain or the root side of one, if each has its first line and is on a line
+//! `programs/chains.js` calls one chain after the other: recursion, two functions that call each
+//! other, classes, a getter, callbacks of builtins, generators, exceptions, closures, an async
+//! function. A sample with a function of it is exact if its functions, those that were inlined
+//! included, are a chain or the root side of one, if each has its first line and is on a line
 //! of its own text, and if the stack begins at `_start`.
 //!
-//! `programs/engines.js` runs through other code, in the main thread and two workers: regular expressions, C++ that calls back,
-//! generators and asynchronous ones, WebAssembly that calls itself and back. A sample is exact if its functions are one of its
-//! chains or the root side of one.
+//! `programs/engines.js` runs through other code, in the main thread and two workers: regular
+//! expressions, C++ that calls back, generators and asynchronous ones, WebAssembly that calls
+//! itself and back. A sample is exact if its functions are one of its chains or the root side of
+//! one.
 //!
-//! `programs/builtins.js` uses builtins of all kinds, in functions that are called one after the other. A sample is exact if it has
-//! the function that uses them.
+//! `programs/builtins.js` uses builtins of all kinds, in functions that are called one after the
+//! other. A sample is exact if it has the function that uses them.
 //!
-//! `programs/shares.js` is sampled by Node.js itself at the same time, and shares of functions are compared.
+//! `programs/shares.js` is sampled by Node.js itself at the same time, and shares of functions are
+//! compared.
 //!
-//! `programs/names.js` has names and callbacks of all kinds; its stacks are compared with those of Node.js itself.
+//! `programs/names.js` has names and callbacks of all kinds; its stacks are compared with those of
+//! Node.js itself.
 //!
 //! `TRUTH_VERSION=22,24` leaves only these versions; `debian` is the library without symbols.
 //!
@@ -345,7 +350,8 @@ struct Node {
 }
 
 impl Node {
-    /// Returns a fetched version; skips the test if it isn't there. `None` if `TRUTH_VERSION` has only others.
+    /// Returns a fetched version; skips the test if it isn't there. `None` if `TRUTH_VERSION` has
+    /// only others.
     fn fetched(version: &str) -> Option<Node> {
         Node::in_folder(version, &fixtures().join(format!("node-{version}")), "bin/node")
     }
@@ -377,7 +383,8 @@ impl Node {
         Some(node)
     }
 
-    /// Returns a command that runs it, and sees the folder `shown` even if it has another root directory.
+    /// Returns a command that runs it, and sees the folder `shown` even if it has another root
+    /// directory.
     fn command(&self, shown: &Path) -> Command {
         const RUN: &str = "root=$1 shown=$2; shift 2; mkdir -p \"$root$shown\" && mount --bind \"$shown\" \"$root$shown\" \
                            && cd / && exec unshare --root \"$root\" \"$@\"";
@@ -387,7 +394,8 @@ impl Node {
         command
     }
 
-    /// Fails unless nearly all samples of `engines.js` are exact, in three threads and in each chain.
+    /// Fails unless nearly all samples of `engines.js` are exact, in three threads and in each
+    /// chain.
     fn check_engines(&self, mode: &str, flags: &[&str]) {
         let program = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/v8/programs/engines.js");
         let mut command = self.command(Path::new(PROGRAMS));

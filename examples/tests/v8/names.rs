@@ -1,8 +1,9 @@
-//! Stacks of `names.js` compared with those that `node --cpu-prof` takes of the same run: names as DevTools shows them, and the lines
-//! where functions begin.
+//! Stacks of `names.js` compared with those that `node --cpu-prof` takes of the same run: names as
+//! DevTools shows them, and the lines where functions begin.
 //!
-//! `--cpu-prof` gives many samples of functions that loop to their callers, mostly in interpreted programs. So its own shares are not
-//! compared, but each function that calls no others and in which it often is must be in the profile.
+//! `--cpu-prof` gives many samples of functions that loop to their callers, mostly in interpreted
+//! programs. So its own shares are not compared, but each function that calls no others and in
+//! which it often is must be in the profile.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
@@ -22,7 +23,8 @@ const SCRIPTS: [&str; 6] = ["names.js", "long.js", "first.js", "second.js", "eva
 /// Minimum number of exact samples, of 1,000.
 const PER_MILLE: u64 = 990;
 
-/// Fails unless nearly all stacks are such as Node.js has, and each function in which Node.js is often is in them.
+/// Fails unless nearly all stacks are such as Node.js has, and each function in which Node.js is
+/// often is in them.
 pub(crate) fn check(node: &Node, mode: &str, flags: &[&str], duration: Duration) {
     let version: u32 = node.name.parse().unwrap();
     let separate = if version < 25 { SEPARATE } else { &[] };
@@ -90,7 +92,8 @@ impl Verdict {
         }
     }
 
-    /// Returns the functions that call no others and have 1 % of the samples of Node.js, but few of these.
+    /// Returns the functions that call no others and have 1 % of the samples of Node.js, but few of
+    /// these.
     fn missing<'p>(&self, paths: &[(u64, &'p str)]) -> Vec<&'p str> {
         let mut leaves = BTreeMap::<&str, u64>::new();
         let mut callers = HashSet::new();

@@ -1,6 +1,8 @@
-//! A runtime whose functions cannot be named: V8 in Deno, a program without symbols of V8 and without unwind data.
+//! A runtime whose functions cannot be named: V8 in Deno, a program without symbols of V8 and
+//! without unwind data.
 //!
-//! Its stacks have to be whole, the code of its compilers shown as such, and nothing named as a script.
+//! Its stacks have to be whole, the code of its compilers shown as such, and nothing named as a
+//! script.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -7,15 +7,16 @@
 //! | UglifyJS | minifies the command line of Prettier |
 //! | esbuild | the same, as a program in Go that was compiled to WebAssembly |
 //!
-//! Stacks have to be whole, and frames of V8 to have names. Names are compared with the sources: that of a function stands in the
-//! line where the function begins, or before it. The first samples, while Node.js starts, are judged for themselves.
+//! Stacks have to be whole, and frames of V8 to have names. Names are compared with the sources:
+//! that of a function stands in the line where the function begins, or before it. The first
+//! samples, while Node.js starts, are judged for themselves.
 
 use crate::Node;
 use crate::placed::Language;
 use crate::sources::Sources;
 
-/// At the start frames have no name while the runtime is not attached yet. The trampoline is part of an interpreted function, and
-/// shown if that cannot be read.
+/// At the start frames have no name while the runtime is not attached yet. The trampoline is part
+/// of an interpreted function, and shown if that cannot be read.
 const LANGUAGE: Language =
     Language { name: "v8", limits: [[850, 1000], [990, 5]], loops: &["Builtins_InterpreterEntryTrampoline"] };
 
@@ -52,7 +53,8 @@ pub(crate) fn failures(node: &Node) -> Vec<String> {
     programs.into_iter().filter(|(name, _)| is_wanted(name)).flat_map(failures).collect()
 }
 
-/// Returns the last part of a name, or the words that begin a function without one or with one that V8 infers.
+/// Returns the last part of a name, or the words that begin a function without one or with one that
+/// V8 infers.
 fn words(name: &str) -> Vec<&str> {
     match name.rsplit(['.', ' ']).next().unwrap_or(name) {
         "(anonymous)" | "<computed>" => vec!["function", "=>"],

@@ -10,7 +10,8 @@ use ebpf_profiler_core::profile::Profile;
 
 use crate::Node;
 
-/// Flags by which TurboFan inlines nothing: before 25, `--cpu-prof` shows the innermost of inlined functions as their caller.
+/// Flags by which TurboFan inlines nothing: before 25, `--cpu-prof` shows the innermost of inlined
+/// functions as their caller.
 pub(crate) const SEPARATE: &[&str] = &["--no-turbo-inlining"];
 
 /// Time from the start of the profiler to the samples that count.
@@ -56,7 +57,8 @@ impl<'n> Recorded<'n> {
         profiler.take_profile().unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// Ends the program and returns the output of a script that reads its file: `FILE BEGIN ARGUMENT...`.
+    /// Ends the program and returns the output of a script that reads its file: `FILE BEGIN
+    /// ARGUMENT...`.
     pub(crate) fn read(mut self, script: &str, arguments: &[&str]) -> String {
         Command::new("kill").arg(self.child.id().to_string()).status().unwrap();
         assert!(self.child.wait().unwrap().success());

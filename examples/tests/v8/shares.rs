@@ -1,10 +1,13 @@
-//! Shares of functions compared with those of `node --cpu-prof`, which samples the same run: a signal interrupts the thread at
-//! any instruction, 1,000 times a second, and its handler takes the stack.
+//! Shares of functions compared with those of `node --cpu-prof`, which samples the same run: a
+//! signal interrupts the thread at any instruction, 1,000 times a second, and its handler takes the
+//! stack.
 //!
-//! Two lists of counts are of the same shares if their chi-squared statistic is below that of chance in 1 of 1,000 runs.
+//! Two lists of counts are of the same shares if their chi-squared statistic is below that of
+//! chance in 1 of 1,000 runs.
 //!
-//! Before 25, `--cpu-prof` shows the innermost of inlined functions as their caller, so nothing is inlined there. From 16 to 20 it
-//! has half of the samples of an interpreted program, and few of those in loops, so these versions have no such run.
+//! Before 25, `--cpu-prof` shows the innermost of inlined functions as their caller, so nothing is
+//! inlined there. From 16 to 20 it has half of the samples of an interpreted program, and few of
+//! those in loops, so these versions have no such run.
 
 use std::time::Duration;
 
@@ -14,7 +17,8 @@ use crate::Node;
 use crate::chance::{chi_squared, limit};
 use crate::recorded::{Recorded, SEPARATE};
 
-/// The functions of `shares.js`, but for those that allocate: `--cpu-prof` counts the collection of garbage for itself.
+/// The functions of `shares.js`, but for those that allocate: `--cpu-prof` counts the collection of
+/// garbage for itself.
 const FUNCTIONS: [&str; 6] =
     ["looping", "recursing", "comparing", "get balance", "set balance", "dispatching"];
 
@@ -28,7 +32,8 @@ const LEAST: u64 = 200;
 /// Samples of each function.
 type Counts = [u64; FUNCTIONS.len()];
 
-/// Compares the shares of runs of a version, with and without inlining and in the interpreter, where the tool is right.
+/// Compares the shares of runs of a version, with and without inlining and in the interpreter,
+/// where the tool is right.
 pub(crate) fn check(node: &Node, duration: Duration) {
     let version: u32 = node.name.parse().unwrap();
     check_mode(node, "without inlining", SEPARATE, duration);

@@ -8,8 +8,8 @@
 //! }
 //! ```
 //!
-//! On a machine without `g++` this test prints `skipped: names_of_cpp: no g++, of package g++` and passes; `cargo xtask
-//! test` counts these lines. With the variable `CI` set it fails instead.
+//! On a machine without `g++` this test prints `skipped: names_of_cpp: no g++, of package g++` and
+//! passes; `cargo xtask test` counts these lines. With the variable `CI` set it fails instead.
 
 use std::env;
 use std::io::Write;

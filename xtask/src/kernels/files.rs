@@ -37,7 +37,8 @@ fn in_guest(file: &Path) -> String {
     format!("{TASK}/{name}")
 }
 
-/// Returns the shared libraries of a program and its loader; an empty list for static programs and data.
+/// Returns the shared libraries of a program and its loader; an empty list for static programs and
+/// data.
 fn libraries_of(file: &Path) -> Vec<String> {
     let listed = output(command(&["ldd"]).arg(file)).unwrap_or_default();
     listed.lines().filter_map(library_of).collect()

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use crate::run::{Outcome, command};
 
-/// Boots a version of Linux, prints the guest's output, and fails unless the program in it succeeded.
+/// Boots a version of Linux, prints the guest's output, and fails unless the program in it
+/// succeeded.
 pub(super) fn boot(version: &str, image: &Path, archive: &Path, limit: Duration) -> Outcome {
     let mut machine = Machine::start(image, archive)?;
     let start = Instant::now();

@@ -1,7 +1,8 @@
 //! `cargo xtask kernels`: runs a program under other kernels, in QEMU and without privileges.
 //!
-//! Everything is in the initial file system: our init, the program, the shared libraries it needs, further files.
-//! The guest's serial output is printed; the task fails unless the program's exit status is 0.
+//! Everything is in the initial file system: our init, the program, the shared libraries it needs,
+//! further files. The guest's serial output is printed; the task fails unless the program's exit
+//! status is 0.
 
 mod archive;
 mod files;
@@ -113,8 +114,9 @@ impl Order {
         Ok(order)
     }
 
-    /// Takes flamegraph along, a chain for it to look at, and, as the program, who judges what it saw; beside it own_language with its
-    /// toys, and the test that switches CPUs off, which many machines don't permit.
+    /// Takes flamegraph along, a chain for it to look at, and, as the program, who judges what it
+    /// saw; beside it own_language with its toys, and the test that switches CPUs off, which
+    /// many machines don't permit.
     fn profile_by(&mut self, flamegraph: PathBuf, tests: &[Binary]) -> Outcome {
         let cpus = tests.iter().find(|test| test.name == CPUS).ok_or("the test of CPUs is not built")?;
         self.files.push(cpus.copy_to(&directory().join(CPUS))?);
@@ -139,7 +141,8 @@ impl Order {
         Ok(path)
     }
 
-    /// Boots a kernel, for tests once more if that fails: beside other work an emulated machine has too little time.
+    /// Boots a kernel, for tests once more if that fails: beside other work an emulated machine has
+    /// too little time.
     fn boot(&self, kernel: &Kernel, archive: &Path) -> Outcome {
         let (image, limit) = (kernel.image()?, self.limit.unwrap_or(LIMIT));
         let outcome = machine::boot(kernel.version, &image, archive, limit);

@@ -1,7 +1,8 @@
 //! Debian's interpreters, each in a folder that is all it needs to be a root.
 //!
-//! Debian links the interpreter statically into the program and ships the shared library beside it. Each suite has a
-//! libc of its own, older or newer than the machine's: before 2.34 threads lie in a library of their own.
+//! Debian links the interpreter statically into the program and ships the shared library beside it.
+//! Each suite has a libc of its own, older or newer than the machine's: before 2.34 threads lie in
+//! a library of their own.
 
 use std::fs;
 use std::os::unix::fs::symlink;

@@ -6,8 +6,8 @@
 //! built-3.13t                  built here from Debian's source package, without the global lock
 //! ```
 //!
-//! `target/fixtures/python/list` has a line for each: its name, its root folder (or nothing), the program, the folder of
-//! its debug files (or nothing). `examples/tests/python` reads it, and
+//! `target/fixtures/python/list` has a line for each: its name, its root folder (or nothing), the
+//! program, the folder of its debug files (or nothing). `examples/tests/python` reads it, and
 //! `benches/pyperformance`.
 
 mod built;
@@ -38,8 +38,8 @@ struct Interpreter {
     symbols: String,
 }
 
-/// Gets all interpreters, or with `packages` those that need no build, or with `ends` the oldest and the newest package
-/// of them; reports and omits those that fail.
+/// Gets all interpreters, or with `packages` those that need no build, or with `ends` the oldest
+/// and the newest package of them; reports and omits those that fail.
 pub(crate) fn task(arguments: &[String]) -> Outcome {
     let extent = arguments.first().map_or("", String::as_str);
     let mut found = pyenv::installed();

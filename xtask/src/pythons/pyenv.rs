@@ -22,7 +22,8 @@ fn root() -> Option<PathBuf> {
     env::var_os("PYENV_ROOT").map(PathBuf::from).or_else(said)
 }
 
-/// Returns version and interpreter of a folder such as `3.11.7`; `None` for other implementations, whose folders begin with a name.
+/// Returns version and interpreter of a folder such as `3.11.7`; `None` for other implementations,
+/// whose folders begin with a name.
 fn interpreter(folder: &Path) -> Option<((u32, u32, String), Interpreter)> {
     let name = folder.file_name()?.to_str()?;
     let mut parts = name.split('.');

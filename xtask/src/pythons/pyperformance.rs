@@ -4,8 +4,8 @@ use std::fs;
 
 use crate::run::{Outcome, command, fixtures, run};
 
-/// The benchmarks, their runner, and the packages that they import. Dependencies are not resolved, so that all machines
-/// have the same. psutil has one file for all versions of Python.
+/// The benchmarks, their runner, and the packages that they import. Dependencies are not resolved,
+/// so that all machines have the same. psutil has one file for all versions of Python.
 const PACKAGES: &[&str] = &[
     "pyperformance==1.11.0",
     "pyperf==2.10.0",
@@ -17,7 +17,8 @@ const PACKAGES: &[&str] = &[
     "docutils==0.18.1",
 ];
 
-/// Installs them into `target/fixtures/pyperformance`, for interpreters that have it in their module path.
+/// Installs them into `target/fixtures/pyperformance`, for interpreters that have it in their
+/// module path.
 pub(super) fn fetch() -> Outcome {
     let folder = fixtures().join("pyperformance");
     let complete = folder.join("complete");

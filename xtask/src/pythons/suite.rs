@@ -17,8 +17,8 @@ const MIRROR: &str = "http://deb.debian.org/debian";
 const KEYS: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
 impl Suite {
-    /// Fetches packages, each in this version, or in the suite's current one if that is gone or none is named, and unpacks
-    /// them.
+    /// Fetches packages, each in this version, or in the suite's current one if that is gone or
+    /// none is named, and unpacks them.
     pub(crate) fn unpack(self, packages: &[(&str, &str)], into: &Path) -> Outcome {
         let fetched = PathBuf::from(format!("{}.fetched", into.display()));
         // Left behind by an interrupted attempt.
@@ -66,7 +66,8 @@ impl Suite {
             .ok_or_else(|| format!("apt-get fetched no file for {pinned}"))
     }
 
-    /// Returns a command of apt with the lists of this suite alone, which it fetches if they are missing.
+    /// Returns a command of apt with the lists of this suite alone, which it fetches if they are
+    /// missing.
     fn apt(self, program: &str) -> Result<Command, String> {
         let state = folder().join("apt").join(self.0);
         let sources = state.join("sources.list");

@@ -36,7 +36,8 @@ pub struct InterpreterStats {
     pub functions: u64,
     /// Functions whose names could not be read.
     pub unnamed: u64,
-    /// Stacks with an interpreter loop without interpreter frames: its interpreter was not attached yet or just starting.
+    /// Stacks with an interpreter loop without interpreter frames: its interpreter was not attached
+    /// yet or just starting.
     pub bare_loops: u64,
 }
 
@@ -117,7 +118,8 @@ impl Interpreters {
         (0..self.running.len()).filter(|&index| !is_mapped[index]).collect()
     }
 
-    /// Returns the index of a further interpreter: behind the others, or that of one whose file is no longer mapped.
+    /// Returns the index of a further interpreter: behind the others, or that of one whose file is
+    /// no longer mapped.
     fn room(&self, unmapped: &mut Vec<usize>) -> Option<usize> {
         if self.running.len() < MAX { Some(self.running.len()) } else { unmapped.pop() }
     }
@@ -134,7 +136,8 @@ impl Interpreters {
         self.running.is_empty()
     }
 
-    /// Resets the interpreters of a file that was mapped again at its address; returns `true` if there was one.
+    /// Resets the interpreters of a file that was mapped again at its address; returns `true` if
+    /// there was one.
     pub(crate) fn renew(&mut self, file: Mapped) -> bool {
         let indices: Vec<usize> = self.positions(file).collect();
         for &index in &indices {
@@ -143,8 +146,8 @@ impl Interpreters {
         !indices.is_empty()
     }
 
-    /// Rechecks attached interpreters whose frames are implausible: a program can finalize its interpreter and start another.
-    /// Returns `true` if any of them changed.
+    /// Rechecks attached interpreters whose frames are implausible: a program can finalize its
+    /// interpreter and start another. Returns `true` if any of them changed.
     pub(crate) fn reconsider(&mut self, around: &mut Context<'_>) -> bool {
         let mut is_other = false;
         for running in &mut self.running {
@@ -163,12 +166,14 @@ impl Interpreters {
         self.running.iter().fold(0, |sum, running| sum.wrapping_add(running.renamed))
     }
 
-    /// Returns `true` if memory without a file may turn out to belong to a runtime that isn't attached yet.
+    /// Returns `true` if memory without a file may turn out to belong to a runtime that isn't
+    /// attached yet.
     pub(crate) fn await_memory(&self, now: u64) -> bool {
         self.running.iter().any(|running| running.is_awaited(now))
     }
 
-    /// Attaches to such runtimes, each at most once in 4 ms. Returns `true` if one of them was ready.
+    /// Attaches to such runtimes, each at most once in 4 ms. Returns `true` if one of them was
+    /// ready.
     pub(crate) fn attach_awaited(&mut self, around: &mut Context<'_>) -> bool {
         let (mut is_other, now) = (false, around.now);
         let is_due = |running: &&mut Running| {
@@ -186,8 +191,8 @@ impl Interpreters {
         self.positions(file).next() == Some(0) && self.running[0].walker.ranges().next().is_some()
     }
 
-    /// Splits addresses of a file where the loops of its interpreters are, if there are several: each part with the published
-    /// number of its interpreter, 0 for none.
+    /// Splits addresses of a file where the loops of its interpreters are, if there are several:
+    /// each part with the published number of its interpreter, 0 for none.
     pub(crate) fn split(&self, file: Mapped, (start, end): (u64, u64), mut part: impl FnMut(u64, u64, u16)) {
         let loops = |index: usize| self.running[index].walker.ranges();
         let numbers: Vec<u16> = self
@@ -259,8 +264,8 @@ impl Interpreters {
         self.running.iter_mut().for_each(Running::forget_names);
     }
 
-    /// Appends the frame of a function, after those of the functions inlined into it, innermost first. A hidden function has
-    /// none.
+    /// Appends the frame of a function, after those of the functions inlined into it, innermost
+    /// first. A hidden function has none.
     pub(crate) fn frames(
         &mut self,
         call: u64,

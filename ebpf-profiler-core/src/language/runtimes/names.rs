@@ -11,7 +11,8 @@ use crate::trace::{Found, Frame, ScriptId};
 /// Delay until an unnamed function is read again, in nanoseconds: its address may be reused.
 const UNNAMED: u64 = 100_000_000;
 
-/// Delay until one of the named functions is read again, in nanoseconds; it doubles as long as they are the same.
+/// Delay until one of the named functions is read again, in nanoseconds; it doubles as long as they
+/// are the same.
 pub(super) const REREAD: u64 = 1_000_000_000;
 
 /// Maximum of this delay.
@@ -43,7 +44,8 @@ pub(super) struct Seen {
 }
 
 impl Running {
-    /// Appends the frame of a function, after those of the functions inlined into it, innermost first.
+    /// Appends the frame of a function, after those of the functions inlined into it, innermost
+    /// first.
     pub(super) fn frames(&mut self, seen: &Seen, around: &mut Context<'_>, frames: &mut Vec<Frame>) {
         let &Seen { call: ScriptCall { address, check, site, .. }, position, found, .. } = seen;
         if address == 0 {
@@ -104,7 +106,8 @@ impl Running {
         &self.known[&key]
     }
 
-    /// Reads a named function again, one a second or less often. Returns `true` if it is another one by now, and drops it.
+    /// Reads a named function again, one a second or less often. Returns `true` if it is another
+    /// one by now, and drops it.
     fn is_outdated(&mut self, key: Key, seen: &Seen, around: &mut Context<'_>) -> bool {
         if self.reread_at == 0 {
             self.reread_at = around.now.saturating_add(self.reread_delay);
@@ -196,7 +199,8 @@ impl Running {
     }
 }
 
-/// Reads a function, and fails with [`Reason::Replaced`] if it was freed meanwhile, or what names it.
+/// Reads a function, and fails with [`Reason::Replaced`] if it was freed meanwhile, or what names
+/// it.
 fn read_function(names: &mut dyn Attached, seen: &Seen, memory: &dyn Memory) -> Result<Function, Reason> {
     let call = &seen.call;
     let Some(Caller { address, check, position }) = seen.caller else {

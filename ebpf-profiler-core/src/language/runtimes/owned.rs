@@ -19,7 +19,8 @@ pub(crate) struct Owned {
 }
 
 impl Owned {
-    /// Splits a region where its owner changes: each part with the number of its runtime, 0 for none.
+    /// Splits a region where its owner changes: each part with the number of its runtime, 0 for
+    /// none.
     pub(crate) fn split(&self, region: &Region, memory: &dyn Memory, mut part: impl FnMut(u64, u64, u16)) {
         let (start, end) = (region.start, region.end);
         if region.is_anonymous() && self.areas != 0 {
@@ -49,7 +50,8 @@ impl Owned {
         self.split_range(at, range.end, self.anonymous, part);
     }
 
-    /// Splits addresses where their owner changes: each part with the number of its runtime, `default` outside of the ranges.
+    /// Splits addresses where their owner changes: each part with the number of its runtime,
+    /// `default` outside of the ranges.
     pub(super) fn split_range(
         &self,
         start: u64,
@@ -75,7 +77,8 @@ impl Owned {
     }
 }
 
-/// Returns the areas in a mapping. `None` if the mapping is unreadable, or if nothing was written to it yet.
+/// Returns the areas in a mapping. `None` if the mapping is unreadable, or if nothing was written
+/// to it yet.
 ///
 /// An area begins with the address of another area, and with its own size.
 fn linked_areas(range: Range<u64>, memory: &dyn Memory) -> Option<Vec<Range<u64>>> {

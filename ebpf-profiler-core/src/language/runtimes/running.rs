@@ -19,8 +19,8 @@ const DOUBTS: u32 = 64;
 /// Maximum time for which memory without a file is awaited to be that of a runtime, in nanoseconds.
 const AWAITED: u64 = 10_000_000_000;
 
-/// Initial delay between rechecks of an attached runtime with implausible frames, in nanoseconds; doubles after each of the
-/// first three rechecks that change nothing.
+/// Initial delay between rechecks of an attached runtime with implausible frames, in nanoseconds;
+/// doubles after each of the first three rechecks that change nothing.
 const TRUST: u64 = 25_000_000;
 
 /// One interpreter of a process.
@@ -41,7 +41,8 @@ pub(super) struct Running {
     pub(super) times: u32,
     /// Number of times that names were dropped.
     pub(super) renamed: u32,
-    /// Time at which one of the named functions is read again, and the delay until the next one, in nanoseconds.
+    /// Time at which one of the named functions is read again, and the delay until the next one, in
+    /// nanoseconds.
     pub(super) reread_at: u64,
     pub(super) reread_delay: u64,
     /// Number of rechecks that changed nothing.
@@ -54,7 +55,8 @@ pub(super) struct Running {
     pub(super) identity_bits: u32,
     /// The functions that these bits and the check identify, which these processes share.
     pub(super) family: Family<Known>,
-    /// The process that forked this one: its functions have the same addresses, and it may live longer.
+    /// The process that forked this one: its functions have the same addresses, and it may live
+    /// longer.
     pub(super) parent: Option<u32>,
 }
 

@@ -11,7 +11,8 @@ const MAX_SIZE: u32 = 1 << 16;
 
 /// Builder of a [`FrameWalker`] for frames in an array; see [`FrameWalker::array`].
 ///
-/// The last word of the path leads to the innermost frame, and another one gives the end of the array on the root side:
+/// The last word of the path leads to the innermost frame, and another one gives the end of the
+/// array on the root side:
 ///
 /// ```text
 ///   [word]             ──► innermost                    or: the first free element, or the number of frames
@@ -57,21 +58,23 @@ impl ArrayWalker {
         ArrayWalker { path, layout: Layout::new(), size, grows_down: false, top: Top::Innermost, end: None }
     }
 
-    /// Tells where the walk ends: the address of the outermost frame is in the word that is `distance` bytes behind the word to
-    /// which the path leads.
+    /// Tells where the walk ends: the address of the outermost frame is in the word that is
+    /// `distance` bytes behind the word to which the path leads.
     pub fn outermost(mut self, distance: i64) -> ArrayWalker {
         self.end = Some((distance, End::Outermost));
         self
     }
 
-    /// Tells where the walk of an array that [grows down](ArrayWalker::grows_down) ends: the first address behind the outermost
-    /// frame is in the word that is `distance` bytes behind the word to which the path leads.
+    /// Tells where the walk of an array that [grows down](ArrayWalker::grows_down) ends: the first
+    /// address behind the outermost frame is in the word that is `distance` bytes behind the
+    /// word to which the path leads.
     pub fn end(mut self, distance: i64) -> ArrayWalker {
         self.end = Some((distance, End::EndOfMemory));
         self
     }
 
-    /// The frame of a called function has a lower address than that of its caller. By default it has a higher one.
+    /// The frame of a called function has a lower address than that of its caller. By default it
+    /// has a higher one.
     pub fn grows_down(mut self) -> ArrayWalker {
         self.grows_down = true;
         self
@@ -93,8 +96,9 @@ impl ArrayWalker {
     ///
     /// # Errors
     ///
-    /// [`InvalidWalker`] if the path is empty or has more than eight offsets, the size is 0 or above 64 KiB, the outermost frame is
-    /// not set, a field is not aligned or lies beyond the first 256 bytes of a frame, or the identity is out of bounds.
+    /// [`InvalidWalker`] if the path is empty or has more than eight offsets, the size is 0 or
+    /// above 64 KiB, the outermost frame is not set, a field is not aligned or lies beyond the
+    /// first 256 bytes of a frame, or the identity is out of bounds.
     pub fn build(self) -> Result<FrameWalker, InvalidWalker> {
         let path = self.path.check()?;
         let (frames, check_words) = self.layout.check()?;

@@ -6,8 +6,9 @@ use ebpf_programs::walk::identity::{LastText, texts};
 
 use super::CHECK_BITS;
 
-/// Returns the check of a function with [contents](ebpf_programs::abi::contents) from `start` on. `hashed` are the texts whose hashes
-/// are used, a bit for each. Fails with the error of `word` if words of the function are unreadable.
+/// Returns the check of a function with [contents](ebpf_programs::abi::contents) from `start` on.
+/// `hashed` are the texts whose hashes are used, a bit for each. Fails with the error of `word` if
+/// words of the function are unreadable.
 pub(super) fn of_contents<E>(
     start: u64,
     contents: u32,

@@ -12,7 +12,8 @@ const MAX_DISTANCE: i64 = 1 << 16;
 /// Sizes of blocks of code.
 const BLOCKS: std::ops::RangeInclusive<u64> = 64..=1 << 30;
 
-/// Builder of a [`FrameWalker`] for compiled code that links its frames by the frame pointer; see [`FrameWalker::compiled`].
+/// Builder of a [`FrameWalker`] for compiled code that links its frames by the frame pointer; see
+/// [`FrameWalker::compiled`].
 ///
 /// ```text
 ///   push rbp                ┐
@@ -41,8 +42,8 @@ impl CompiledWalker {
         self
     }
 
-    /// The function's address is a word of its frame, at this distance from the frame pointer: a multiple of 8. A frame with 0
-    /// there belongs to no function, and is shown as native code.
+    /// The function's address is a word of its frame, at this distance from the frame pointer: a
+    /// multiple of 8. A frame with 0 there belongs to no function, and is shown as native code.
     ///
     /// The code stores the word in its [prologue](CompiledWalker::prologue), whose size is needed.
     pub fn function_in_frame(self, distance: i32) -> CompiledWalker {
@@ -50,8 +51,8 @@ impl CompiledWalker {
         self.with([(parameter::FUNCTION, function::IN_FRAME), (parameter::FUNCTION_AT, distance)])
     }
 
-    /// Code is in blocks of `size` bytes, a power of two to which they are aligned, each with one function. Its address is the word
-    /// at `offset` in the block.
+    /// Code is in blocks of `size` bytes, a power of two to which they are aligned, each with one
+    /// function. Its address is the word at `offset` in the block.
     pub fn function_in_block(self, size: u32, offset: u32) -> CompiledWalker {
         self.with([
             (parameter::FUNCTION, function::IN_BLOCK),
@@ -60,36 +61,40 @@ impl CompiledWalker {
         ])
     }
 
-    /// No word names the function: its address is that of the code. [`Attached::function`](crate::language::Attached::function)
-    /// is called for each address of a frame, and finds the function among those of the runtime. An
+    /// No word names the function: its address is that of the code.
+    /// [`Attached::function`](crate::language::Attached::function) is called for each address
+    /// of a frame, and finds the function among those of the runtime. An
     /// [identity](CompiledWalker::identity_words) is made of bytes of the code.
     pub fn function_by_code(self) -> CompiledWalker {
         self.with([(parameter::FUNCTION, function::CODE)])
     }
 
-    /// Sets the number of bytes from the start of `push rbp` to the end of the instruction that stores the last word that is
-    /// read of a frame: 4 to 32. For words in frames.
+    /// Sets the number of bytes from the start of `push rbp` to the end of the instruction that
+    /// stores the last word that is read of a frame: 4 to 32. For words in frames.
     pub fn prologue(self, size: u32) -> CompiledWalker {
         self.with([(parameter::PROLOGUE, size.into())])
     }
 
-    /// Sets the DWARF number of the register that holds the function's address during the prologue: 5 is `rdi`. For
-    /// [functions in frames](CompiledWalker::function_in_frame); otherwise a leaf in its prologue is shown as native code.
+    /// Sets the DWARF number of the register that holds the function's address during the prologue:
+    /// 5 is `rdi`. For [functions in frames](CompiledWalker::function_in_frame); otherwise a
+    /// leaf in its prologue is shown as native code.
     pub fn function_at_entry(self, register: u8) -> CompiledWalker {
         self.with([(parameter::ENTRY, u64::from(register) + 1)])
     }
 
-    /// The position is a four-byte number in the frame at this distance from the frame pointer, a multiple of 4. It is 0 in the
-    /// prologue.
+    /// The position is a four-byte number in the frame at this distance from the frame pointer, a
+    /// multiple of 4. It is 0 in the prologue.
     pub fn position_number(self, distance: i32) -> CompiledWalker {
         let distance = i64::from(distance) as u64;
         self.with([(parameter::POSITION, position::IN_FRAME), (parameter::POSITION_AT, distance)])
     }
 
-    /// The position is the distance of the code from its start, whose address is the word at `offset` in the function: a multiple
-    /// of 8. A frame that called another one has the address of the last byte of the call instruction.
+    /// The position is the distance of the code from its start, whose address is the word at
+    /// `offset` in the function: a multiple of 8. A frame that called another one has the
+    /// address of the last byte of the call instruction.
     ///
-    /// By default the position is the distance of the code from the address of the function, low 32 bits.
+    /// By default the position is the distance of the code from the address of the function, low 32
+    /// bits.
     pub fn position_code(self, offset: u32) -> CompiledWalker {
         self.with([(parameter::POSITION, position::FROM_START), (parameter::POSITION_AT, offset.into())])
     }
@@ -98,8 +103,8 @@ impl CompiledWalker {
     ///
     /// # Errors
     ///
-    /// [`InvalidWalker`] if nothing names the function, words are in frames but the size of the prologue is not set, or a number is
-    /// out of bounds or not aligned.
+    /// [`InvalidWalker`] if nothing names the function, words are in frames but the size of the
+    /// prologue is not set, or a number is out of bounds or not aligned.
     pub fn build(self) -> Result<FrameWalker, InvalidWalker> {
         self.check_function()?;
         let [kind, at, prologue, entry] =

@@ -1,13 +1,15 @@
 //! Walkers as bytes and text, for recordings and test cases.
 //!
-//! One list of [fields](Field) is the only encoding: as [bytes](FrameWalker::to_bytes) and as text (`Display` and `FromStr`).
+//! One list of [fields](Field) is the only encoding: as [bytes](FrameWalker::to_bytes) and as text
+//! (`Display` and `FromStr`).
 //!
 //! ```text
 //!   bytes   version u16, count u16, then for each field: number u16, value u64      little-endian
 //!   text    kind=2 start=1 hop=ffffffffffffff80 hop=18 frame_caller=8 …             values in hexadecimal
 //! ```
 //!
-//! Fields with their default value are left out. Hops, ranges and parameters occur once per item, in order.
+//! Fields with their default value are left out. Hops, ranges and parameters occur once per item,
+//! in order.
 
 use std::fmt;
 use std::ops::Range;
@@ -20,7 +22,8 @@ use ebpf_programs::abi::interpreter::{
 use super::layout::Layout;
 use super::{ArrayWalker, CompiledWalker, FramePath, FrameWalker, InvalidWalker, ListWalker, MAX_RANGES};
 
-/// Version of the encoding. Fields may be added without a new one; a reader rejects fields that it doesn't know.
+/// Version of the encoding. Fields may be added without a new one; a reader rejects fields that it
+/// doesn't know.
 const VERSION: u16 = 1;
 
 const TRUNCATED: InvalidWalker = InvalidWalker::new("walker", "its fields are truncated");
@@ -45,7 +48,8 @@ impl FrameWalker {
     ///
     /// # Errors
     ///
-    /// [`InvalidWalker`] if the bytes have another version, are truncated, or hold parameters that `build` rejects.
+    /// [`InvalidWalker`] if the bytes have another version, are truncated, or hold parameters that
+    /// `build` rejects.
     pub fn from_bytes(bytes: &[u8]) -> Result<FrameWalker, InvalidWalker> {
         let (head, rest) = bytes.split_first_chunk::<4>().ok_or(TRUNCATED)?;
         let [version, count] = [[head[0], head[1]], [head[2], head[3]]].map(u16::from_le_bytes);

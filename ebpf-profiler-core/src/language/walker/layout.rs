@@ -30,7 +30,8 @@ impl Layout {
         (frames.end_mask, frames.end_value) = (mask.into(), value.into());
     }
 
-    /// Checks the fields of a frame in memory. Returns the layout with its size, and the number of words of the identity.
+    /// Checks the fields of a frame in memory. Returns the layout with its size, and the number of
+    /// words of the identity.
     pub(super) fn check(&self) -> Result<(Frames, u32), InvalidWalker> {
         let mut frames = self.frames;
         let position_size = match frames.position_kind {
@@ -64,7 +65,8 @@ impl Layout {
         Ok((frames, self.check_identity()?))
     }
 
-    /// Checks the identity of the function. Returns the number of its words, 0 for a number of four bytes.
+    /// Checks the identity of the function. Returns the number of its words, 0 for a number of four
+    /// bytes.
     pub(super) fn check_identity(&self) -> Result<u32, InvalidWalker> {
         let (offset, words) = (self.frames.check, self.identity_words);
         if offset == NO_CHECK {
@@ -95,31 +97,32 @@ macro_rules! memory_fields {
                 self
             }
 
-            /// Sets the offset of a four-byte number in a frame as its position, such as a line or a bytecode index. This is
-            /// the default, at offset 0. A multiple of 4.
+            /// Sets the offset of a four-byte number in a frame as its position, such as a line or a
+            /// bytecode index. This is the default, at offset 0. A multiple of 4.
             pub fn position_number(mut self, offset: u32) -> $builder {
                 let frames = &mut self.layout.frames;
                 (frames.position, frames.position_kind) = (offset, position::NUMBER);
                 self
             }
 
-            /// Sets the offset of an address in a frame as its position; the position is its distance from the function's
-            /// address. A multiple of 8.
+            /// Sets the offset of an address in a frame as its position; the position is its distance from
+            /// the function's address. A multiple of 8.
             pub fn position_address(mut self, offset: u32) -> $builder {
                 let frames = &mut self.layout.frames;
                 (frames.position, frames.position_kind) = (offset, position::ADDRESS);
                 self
             }
 
-            /// Ends the run of frames of one interpreter loop with a frame whose byte at `offset`, masked with `mask`, is at
-            /// least `value`. By default a run is one frame.
+            /// Ends the run of frames of one interpreter loop with a frame whose byte at `offset`, masked
+            /// with `mask`, is at least `value`. By default a run is one frame.
             pub fn run_ends_with(mut self, offset: u32, mask: u8, value: u8) -> $builder {
                 self.layout.set_end(run::WITH_MARKED, offset, mask, value);
                 self
             }
 
-            /// Ends the run of frames of one interpreter loop before a frame whose byte at `offset`, masked with `mask`, is
-            /// at least `value`. The marked frame belongs to the loop itself and produces no output frame.
+            /// Ends the run of frames of one interpreter loop before a frame whose byte at `offset`, masked
+            /// with `mask`, is at least `value`. The marked frame belongs to the loop itself and
+            /// produces no output frame.
             pub fn run_ends_before(mut self, offset: u32, mask: u8, value: u8) -> $builder {
                 self.layout.set_end(run::BEFORE_MARKED, offset, mask, value);
                 self
@@ -132,27 +135,30 @@ macro_rules! memory_fields {
 macro_rules! function_fields {
     ($builder:ident) => {
         impl $builder {
-            /// Sets the bits of the function's word that are its address, for words with tag bits; default all.
+            /// Sets the bits of the function's word that are its address, for words with tag bits; default
+            /// all.
             pub fn function_mask(mut self, mask: u64) -> $builder {
                 self.layout.frames.function_mask = mask;
                 self
             }
 
-            /// Sets the offset of a four-byte number in a function that no other function at the same address has, such as a
-            /// serial number. Frames carry its low 24 bits as the check. By default there is no check. A multiple of 4.
+            /// Sets the offset of a four-byte number in a function that no other function at the same
+            /// address has, such as a serial number. Frames carry its low 24 bits as the check. By
+            /// default there is no check. A multiple of 4.
             pub fn identity_number(mut self, offset: u32) -> $builder {
                 (self.layout.frames.check, self.layout.identity_words) = (offset, None);
                 self
             }
 
-            /// Sets the offset of 1 to 3 words in a function that no other function at the same address has. Frames carry a
-            /// 24-bit hash of them as the check. A multiple of 8.
+            /// Sets the offset of 1 to 3 words in a function that no other function at the same address
+            /// has. Frames carry a 24-bit hash of them as the check. A multiple of 8.
             pub fn identity_words(mut self, offset: u32, count: u32) -> $builder {
                 (self.layout.frames.check, self.layout.identity_words) = (offset, Some(count));
                 self
             }
 
-            /// Sets the offset of words in a function, and the [contents](ebpf_programs::abi::contents) that identify it.
+            /// Sets the offset of words in a function, and the [contents](ebpf_programs::abi::contents)
+            /// that identify it.
             #[doc(hidden)]
             pub fn identity_contents(mut self, offset: u32, contents: u32) -> $builder {
                 (self.layout.frames.check, self.layout.contents) = (offset, contents);

@@ -14,7 +14,8 @@ pub struct ListWalker {
     pub(super) others: Others,
 }
 
-/// The lists of thread states of all interpreters in a process, for threads that run several interpreters.
+/// The lists of thread states of all interpreters in a process, for threads that run several
+/// interpreters.
 ///
 /// ```text
 ///   [head] ──► interpreter ──next──► interpreter ──next──► 0
@@ -42,10 +43,11 @@ impl ListWalker {
         self
     }
 
-    /// Sets the lists of thread states of all interpreters. When a list of frames ends and the stack still has loops, the
-    /// walk continues with another entry of the thread.
+    /// Sets the lists of thread states of all interpreters. When a list of frames ends and the
+    /// stack still has loops, the walk continues with another entry of the thread.
     ///
-    /// The first `hops_to_entry` offsets of the path lead to an entry, the others from there to the innermost frame.
+    /// The first `hops_to_entry` offsets of the path lead to an entry, the others from there to the
+    /// innermost frame.
     pub fn thread_lists(mut self, lists: ThreadLists, hops_to_entry: usize) -> ListWalker {
         self.others = Others { hop: u32::try_from(hops_to_entry).unwrap_or(u32::MAX), ..lists.0 };
         self
@@ -55,8 +57,9 @@ impl ListWalker {
     ///
     /// # Errors
     ///
-    /// [`InvalidWalker`] if the path is empty or has more than eight offsets, a field is not aligned or lies beyond the
-    /// first 256 bytes of a frame, or the identity or the lists are out of bounds.
+    /// [`InvalidWalker`] if the path is empty or has more than eight offsets, a field is not
+    /// aligned or lies beyond the first 256 bytes of a frame, or the identity or the lists are
+    /// out of bounds.
     pub fn build(self) -> Result<FrameWalker, InvalidWalker> {
         let top = self.path.check()?;
         let (frames, check_words) = self.layout.check()?;

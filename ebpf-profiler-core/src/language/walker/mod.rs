@@ -53,8 +53,8 @@ pub const MAX_RANGES: usize = LOOPS;
 ///
 /// # Examples
 ///
-/// A runtime with a thread-local pointer to its innermost frame, `struct frame { frame *caller; function *function; int
-/// line; }`, one frame per call of the interpreter loop:
+/// A runtime with a thread-local pointer to its innermost frame, `struct frame { frame *caller;
+/// function *function; int line; }`, one frame per call of the interpreter loop:
 ///
 /// ```
 /// use ebpf_profiler_core::language::{FramePath, FrameWalker};
@@ -80,17 +80,20 @@ pub struct InvalidWalker {
 }
 
 impl FrameWalker {
-    /// Begins the description of frames in a linked list, whose innermost frame is at the end of `path`.
+    /// Begins the description of frames in a linked list, whose innermost frame is at the end of
+    /// `path`.
     pub fn list(path: FramePath) -> ListWalker {
         ListWalker::new(path)
     }
 
-    /// Begins the description of frames in an array, each of `size` bytes. `path` leads to the innermost frame.
+    /// Begins the description of frames in an array, each of `size` bytes. `path` leads to the
+    /// innermost frame.
     ///
     /// # Examples
     ///
-    /// A virtual machine whose address is in a global variable, `struct vm { frame *frames; frame *top; }`, where `top` is the first
-    /// free element, with `struct frame { function *function; int line; }`:
+    /// A virtual machine whose address is in a global variable, `struct vm { frame *frames; frame
+    /// *top; }`, where `top` is the first free element, with `struct frame { function
+    /// *function; int line; }`:
     ///
     /// ```
     /// use ebpf_profiler_core::language::{FramePath, FrameWalker};
@@ -107,12 +110,13 @@ impl FrameWalker {
         ArrayWalker::new(path, size)
     }
 
-    /// Begins the description of frames of compiled code, which links them by the frame pointer. The code is in
-    /// [ranges](super::CodeRanges) that the runtime owns.
+    /// Begins the description of frames of compiled code, which links them by the frame pointer.
+    /// The code is in [ranges](super::CodeRanges) that the runtime owns.
     ///
     /// # Examples
     ///
-    /// Code that begins with `push rbp; mov rbp, rsp; push rdi`, where `rdi` holds the address of the function:
+    /// Code that begins with `push rbp; mov rbp, rsp; push rdi`, where `rdi` holds the address of
+    /// the function:
     ///
     /// ```
     /// use ebpf_profiler_core::language::FrameWalker;
@@ -159,12 +163,14 @@ impl FrameWalker {
         FrameWalker(Description { interpreter, walker: walker::LIST, reserved: 0, parameters })
     }
 
-    /// Returns a walker that the kernel side has for one runtime, by its number, with the parameters that it reads. `path`
-    /// leads to the innermost frame, for frames beside the native stack.
+    /// Returns a walker that the kernel side has for one runtime, by its number, with the
+    /// parameters that it reads. `path` leads to the innermost frame, for frames beside the
+    /// native stack.
     ///
     /// # Errors
     ///
-    /// [`InvalidWalker`] for the number of a described walker, more than 32 parameters, or an invalid path.
+    /// [`InvalidWalker`] for the number of a described walker, more than 32 parameters, or an
+    /// invalid path.
     #[doc(hidden)]
     pub fn with_parameters(
         number: u32,
@@ -185,9 +191,11 @@ impl FrameWalker {
         Ok(walker)
     }
 
-    /// Replaces the address ranges of the interpreter loop; ranges beyond [`MAX_RANGES`] are dropped.
+    /// Replaces the address ranges of the interpreter loop; ranges beyond [`MAX_RANGES`] are
+    /// dropped.
     ///
-    /// The profiler sets them from [`Runtime::loops`](super::Runtime::loops), so an implementation of `attach` doesn't.
+    /// The profiler sets them from [`Runtime::loops`](super::Runtime::loops), so an implementation
+    /// of `attach` doesn't.
     pub fn with_ranges(mut self, ranges: impl IntoIterator<Item = Range<u64>>) -> FrameWalker {
         self.0.interpreter.loops = [[0; 2]; LOOPS];
         for (slot, range) in self.0.interpreter.loops.iter_mut().zip(ranges) {
@@ -235,8 +243,8 @@ impl FrameWalker {
         Ok(fold(&words, interpreter.check_words))
     }
 
-    /// Returns `true` if the function at `address` has the check that a frame carries, whatever hashes of its texts were computed
-    /// since.
+    /// Returns `true` if the function at `address` has the check that a frame carries, whatever
+    /// hashes of its texts were computed since.
     ///
     /// # Errors
     ///

@@ -97,7 +97,8 @@ impl Map {
     ///
     /// # Errors
     ///
-    /// Fails if the program is of another type than the others that were set, or than those that use the array.
+    /// Fails if the program is of another type than the others that were set, or than those that
+    /// use the array.
     pub(in crate::live) fn set_program(&self, key: u32, program: &OwnedFd) -> io::Result<()> {
         self.set(key, &program.as_raw_fd().to_ne_bytes())
     }
@@ -178,8 +179,8 @@ impl Map {
             map: self.fd.as_raw_fd(),
             flags: [0; 2],
         };
-        // SAFETY: keys and values have the sizes of the map and room for the count, the positions those of a hash map's; all
-        // outlive the call.
+        // SAFETY: keys and values have the sizes of the map and room for the count, the positions those of
+        // a hash map's; all outlive the call.
         let read = unsafe { call(command::MAP_LOOKUP_BATCH, &mut request) };
         match read {
             Ok(_) => {}

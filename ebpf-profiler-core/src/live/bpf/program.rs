@@ -40,7 +40,8 @@ pub(in crate::live) const FUNCTION_EXIT: u32 = 25;
 pub(in crate::live) struct Code<'a> {
     pub(in crate::live) name: &'a str,
     pub(in crate::live) kind: u32,
-    /// The edge of a function of the kernel, and the number of the function's type; 0 for other programs.
+    /// The edge of a function of the kernel, and the number of the function's type; 0 for other
+    /// programs.
     pub(in crate::live) function: (u32, u32),
     pub(in crate::live) instructions: &'a [bpf_insn],
     pub(in crate::live) license: &'a CStr,
@@ -77,8 +78,8 @@ impl Code<'_> {
         };
         // A signal interrupts the verifier.
         for _ in 0..5 {
-            // SAFETY: every address is that of memory of the given size, which outlives the call; only the log is
-            // written, and it is borrowed mutably.
+            // SAFETY: every address is that of memory of the given size, which outlives the call; only the
+            // log is written, and it is borrowed mutably.
             match unsafe { open(command::PROGRAM_LOAD, &mut request) } {
                 Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => {}
                 done => return done,
@@ -88,7 +89,8 @@ impl Code<'_> {
     }
 }
 
-/// Loads a program that returns at once, for the entry of the function of the kernel whose type has number `function`.
+/// Loads a program that returns at once, for the entry of the function of the kernel whose type has
+/// number `function`.
 ///
 /// # Errors
 ///
@@ -122,7 +124,8 @@ pub(in crate::live) fn attach(program: &OwnedFd, tracepoint: &CStr) -> io::Resul
     unsafe { open(command::TRACEPOINT_OPEN, &mut request) }
 }
 
-/// Attaches a program to a perf event as long as the returned link is open. The program reads `cookie`.
+/// Attaches a program to a perf event as long as the returned link is open. The program reads
+/// `cookie`.
 ///
 /// # Errors
 ///
@@ -135,8 +138,8 @@ pub(in crate::live) fn link(program: &OwnedFd, event: BorrowedFd<'_>, cookie: u6
     unsafe { open(command::LINK_CREATE, &mut request) }
 }
 
-/// Attaches a program to the function of the kernel for which it was loaded, as long as the returned link is open. The program reads
-/// `cookie`.
+/// Attaches a program to the function of the kernel for which it was loaded, as long as the
+/// returned link is open. The program reads `cookie`.
 ///
 /// # Errors
 ///

@@ -161,7 +161,8 @@ pub(super) unsafe fn open<T>(command: libc::c_long, request: &mut T) -> io::Resu
 ///
 /// # Safety
 ///
-/// Every address in the request must be that of memory that the kernel may read or write, of the size in the request.
+/// Every address in the request must be that of memory that the kernel may read or write, of the
+/// size in the request.
 pub(super) unsafe fn call<T>(command: libc::c_long, request: &mut T) -> io::Result<i32> {
     // SAFETY: the size is that of the request; the rest is guaranteed by the caller.
     let answer =

@@ -7,8 +7,8 @@
 //!   cost < 0.5 × budget for some time  shorten all periods; to 0 if sampling every event fits
 //! ```
 //!
-//! The number of samples at a period T is at most the sum of the values / T. So T is the sum of the values / the number of samples
-//! that the budget allows: one change is enough.
+//! The number of samples at a period T is at most the sum of the values / T. So T is the sum of the
+//! values / the number of samples that the budget allows: one change is enough.
 
 use std::time::Duration;
 
@@ -31,8 +31,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Longest such time.
 const MAX_PATIENCE: Duration = Duration::from_secs(32);
 
-/// CPU time of the threads for one sample, at most. Further time is that of the start, of tables and of names, which fewer
-/// samples don't save.
+/// CPU time of the threads for one sample, at most. Further time is that of the start, of tables
+/// and of names, which fewer samples don't save.
 const PER_SAMPLE: Duration = Duration::from_micros(10);
 
 /// Samples of a kind below which its cost is not estimated.
@@ -110,7 +110,8 @@ impl Governor {
         self.stats
     }
 
-    /// Takes the sums of now, and changes the periods. Returns the numbers of the kinds whose periods have changed.
+    /// Takes the sums of now, and changes the periods. Returns the numbers of the kinds whose
+    /// periods have changed.
     pub(in super::super) fn update(&mut self, now: Measured) -> Vec<usize> {
         let window = now.since(&self.last, self.periods.len());
         let nanoseconds = window.now.as_nanos() as f64;
@@ -188,7 +189,8 @@ impl Governor {
     }
 }
 
-/// Returns the cost of a kind if every event were sampled; `None` if there are too few samples to say.
+/// Returns the cost of a kind if every event were sampled; `None` if there are too few samples to
+/// say.
 fn full(measured: &KindCost, cost: &Cost) -> Option<f64> {
     if measured.skipped == 0 {
         return Some(cost.samples + cost.idle);

@@ -5,9 +5,9 @@
 //!   threads       CPU time of drain, pipeline, names and sinks ─────────┴─► Governor ──► PERIODS ──► kernel side
 //! ```
 //!
-//! The kernel side measures itself, with two reads of its clock a sample. The kernel's own statistics of programs
-//! (`kernel.bpf_stats_enabled`) would add the same to every run of all programs of the machine, and don't divide programs by kinds
-//! of samples.
+//! The kernel side measures itself, with two reads of its clock a sample. The kernel's own
+//! statistics of programs (`kernel.bpf_stats_enabled`) would add the same to every run of all
+//! programs of the machine, and don't divide programs by kinds of samples.
 
 mod governor;
 
@@ -17,27 +17,32 @@ use super::error::OptionError;
 use crate::registry::{Limits, stacks_on};
 pub(super) use governor::{Governor, Measured};
 
-/// CPU time, as a share of all CPUs, and memory that a profiler may cost: for [`Builder::budget`](super::Builder::budget).
+/// CPU time, as a share of all CPUs, and memory that a profiler may cost: for
+/// [`Builder::budget`](super::Builder::budget).
 ///
 /// # CPU time
 ///
-/// The profiler measures its own cost: the time of its programs in the kernel, and the CPU time of its threads. When samples cost
-/// more than the budget, events are sampled less often, the kinds of samples with the highest total cost first. Once the cost
-/// is below half of the budget, they are sampled more often again. A kind then has a *period* T: an event with a value v below T
-/// (nanoseconds, bytes or 1) is sampled with probability v / T and counts T; one of T or more is always sampled and counts v.
-/// Totals stay right on average, and the values of a profile need no correction.
-/// [`Profile::sampling_periods`](crate::profile::Profile::sampling_periods) has the periods.
+/// The profiler measures its own cost: the time of its programs in the kernel, and the CPU time of
+/// its threads. When samples cost more than the budget, events are sampled less often, the kinds of
+/// samples with the highest total cost first. Once the cost is below half of the budget, they are
+/// sampled more often again. A kind then has a *period* T: an event with a value v below T
+/// (nanoseconds, bytes or 1) is sampled with probability v / T and counts T; one of T or more is
+/// always sampled and counts v. Totals stay right on average, and the values of a profile need no
+/// correction. [`Profile::sampling_periods`](crate::profile::Profile::sampling_periods) has the
+/// periods.
 ///
-/// Events that are not sampled cost time, too: less than 0.1 µs for a tracepoint, more than 1 µs for a uprobe. Most of that is the
-/// uprobe's trap, which the kernel does not measure and no budget contains.
-/// [`BudgetStats::is_exceeded`](super::BudgetStats::is_exceeded) is set when the measured cost of these events alone exceeds the
-/// budget. The cost of the start and of symbolization does not depend on the number of samples and changes no period.
+/// Events that are not sampled cost time, too: less than 0.1 µs for a tracepoint, more than 1 µs
+/// for a uprobe. Most of that is the uprobe's trap, which the kernel does not measure and no budget
+/// contains. [`BudgetStats::is_exceeded`](super::BudgetStats::is_exceeded) is set when the measured
+/// cost of these events alone exceeds the budget. The cost of the start and of symbolization does
+/// not depend on the number of samples and changes no period.
 ///
 /// # Memory
 ///
-/// The space for unwind tables, the ring buffer and the [`Limits`] are reduced to what fits, down to a minimum. Of what the code, the
-/// CPUs and a profile leave, a half is for unwind tables, an eighth for the ring buffer, an eighth for the different stacks of a
-/// profile, and the rest for processes and files.
+/// The space for unwind tables, the ring buffer and the [`Limits`] are reduced to what fits, down
+/// to a minimum. Of what the code, the CPUs and a profile leave, a half is for unwind tables, an
+/// eighth for the ring buffer, an eighth for the different stacks of a profile, and the rest for
+/// processes and files.
 ///
 /// # Examples
 ///
@@ -90,7 +95,8 @@ impl Budget {
         }
     }
 
-    /// Reduces sizes in bytes of tables and ring, and limits, so that they fit. `cpus` has the numbers of the CPUs.
+    /// Reduces sizes in bytes of tables and ring, and limits, so that they fit. `cpus` has the
+    /// numbers of the CPUs.
     pub(super) fn reduce(&self, cpus: &[u32], tables: &mut u64, ring: &mut u32, limits: &mut Limits) {
         let Some(memory) = self.memory else { return };
         let left = memory.saturating_sub(base(cpus.len() as u32));
@@ -126,7 +132,8 @@ fn base(cpus: u32) -> u64 {
 impl std::str::FromStr for Budget {
     type Err = OptionError;
 
-    /// Parses a share of all CPUs in percent, optionally followed by a comma and memory: `0.5%`, `0.5%,64MiB`.
+    /// Parses a share of all CPUs in percent, optionally followed by a comma and memory: `0.5%`,
+    /// `0.5%,64MiB`.
     fn from_str(text: &str) -> Result<Budget, OptionError> {
         let invalid = || OptionError::BudgetText { text: text.to_owned() };
         let (share, memory) = text.split_once(',').map_or((text, None), |(share, rest)| (share, Some(rest)));

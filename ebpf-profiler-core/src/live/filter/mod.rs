@@ -15,14 +15,16 @@ use super::bpf::Map;
 use super::kernel_types::KernelTypes;
 use crate::sample::KernelFilter;
 
-/// Conditions that an event meets to become a sample, for [`Builder::filter`](super::Builder::filter).
+/// Conditions that an event meets to become a sample, for
+/// [`Builder::filter`](super::Builder::filter).
 ///
-/// The kernel side checks them before it walks a stack: what they drop costs no walk, and is counted in
-/// [`Health::filtered`](super::Health::filtered). Of several conditions of one sort one is enough; conditions of different sorts
-/// must all be met. [`Builder::pid`](super::Builder::pid) is a further sort.
+/// The kernel side checks them before it walks a stack: what they drop costs no walk, and is
+/// counted in [`Health::filtered`](super::Health::filtered). Of several conditions of one sort one
+/// is enough; conditions of different sorts must all be met. [`Builder::pid`](super::Builder::pid)
+/// is a further sort.
 ///
-/// Patterns of names have `*` for any bytes, `?` for one byte, and `[a-z]` or `[!a-z]` for one of a set. The kernel cuts names to
-/// 15 bytes.
+/// Patterns of names have `*` for any bytes, `?` for one byte, and `[a-z]` or `[!a-z]` for one of a
+/// set. The kernel cuts names to 15 bytes.
 ///
 /// # Examples
 ///
@@ -76,16 +78,16 @@ impl Filter {
         Filter::default()
     }
 
-    /// Accepts threads in the subtree of a control group (version 2): its folder, or its path below the root of the
-    /// hierarchy, as in `system.slice/nginx.service`. At most 16.
+    /// Accepts threads in the subtree of a control group (version 2): its folder, or its path below
+    /// the root of the hierarchy, as in `system.slice/nginx.service`. At most 16.
     #[must_use = "returns the changed filter"]
     pub fn cgroup(mut self, path: impl Into<PathBuf>) -> Filter {
         self.cgroups.push(path.into());
         self
     }
 
-    /// Accepts processes whose first thread has a name that matches `pattern`: the file name of their program, if they did not
-    /// change it.
+    /// Accepts processes whose first thread has a name that matches `pattern`: the file name of
+    /// their program, if they did not change it.
     #[must_use = "returns the changed filter"]
     pub fn command(mut self, pattern: impl Into<String>) -> Filter {
         self.commands.push(pattern.into());
@@ -99,8 +101,9 @@ impl Filter {
         self
     }
 
-    /// Accepts events on CPU `number`, below 4,096. On other CPUs no clock and no counter runs, so that isolated ones (`isolcpus`,
-    /// `nohz_full`) are not interrupted; what these would have sampled is not counted.
+    /// Accepts events on CPU `number`, below 4,096. On other CPUs no clock and no counter runs, so
+    /// that isolated ones (`isolcpus`, `nohz_full`) are not interrupted; what these would have
+    /// sampled is not counted.
     #[doc(alias("isolcpus", "nohz_full"))]
     #[must_use = "returns the changed filter"]
     pub fn cpu(mut self, number: u32) -> Filter {

@@ -184,7 +184,8 @@ fn damage_is_survived() {
     }
 }
 
-/// bpftool is none of ours. Where it isn't, or the kernel has no description, there is nothing to compare.
+/// bpftool is none of ours. Where it isn't, or the kernel has no description, there is nothing to
+/// compare.
 #[test]
 fn the_running_kernel_is_read_as_bpftool_reads_it() {
     let dump = Command::new("bpftool").args(["btf", "dump", "file", VMLINUX]).output();

@@ -19,8 +19,8 @@ use crate::live::waker::Waker;
 /// The walker of lists, as a set.
 const LISTS: u32 = 1 << walker::LIST;
 
-/// Returns the name of the clock's program for a set of walkers. The kernel loads those without walkers, and with that of lists
-/// alone, in half of the time.
+/// Returns the name of the clock's program for a set of walkers. The kernel loads those without
+/// walkers, and with that of lists alone, in half of the time.
 fn sampler(walkers: u32) -> &'static str {
     match walkers {
         0 => "sample_native",
@@ -29,9 +29,9 @@ fn sampler(walkers: u32) -> &'static str {
     }
 }
 
-/// The programs that walk stacks: the clock's, and those that programs at other events call. These have the walkers of all
-/// plugged-in languages. The clock's has those of the runtimes that were found so far, so that others cost nothing; when one is
-/// found, it is loaded again.
+/// The programs that walk stacks: the clock's, and those that programs at other events call. These
+/// have the walkers of all plugged-in languages. The clock's has those of the runtimes that were
+/// found so far, so that others cost nothing; when one is found, it is loaded again.
 pub(in crate::live) struct Walks {
     /// The object, unless a thread loads a program of it.
     object: Option<KernelObject>,
@@ -64,8 +64,9 @@ struct Called {
 }
 
 impl Walks {
-    /// Loads the programs. Of the walkers of plugged-in languages the clock's has that of lists at once: it costs next to nothing,
-    /// and the first frames of a process then don't wait for it.
+    /// Loads the programs. Of the walkers of plugged-in languages the clock's has that of lists at
+    /// once: it costs next to nothing, and the first frames of a process then don't wait for
+    /// it.
     pub(super) fn load(
         mut object: KernelObject,
         triggers: &[Trigger],
@@ -105,8 +106,8 @@ impl Walks {
         self.needed.set_waker(waker);
     }
 
-    /// Loads the clock's program again if walkers were requested that it doesn't have, in a thread, or at once if `waits`. Returns
-    /// `true` if there is a new program.
+    /// Loads the clock's program again if walkers were requested that it doesn't have, in a thread,
+    /// or at once if `waits`. Returns `true` if there is a new program.
     pub(in crate::live) fn renew(&mut self, waits: bool) -> Result<bool, StartError> {
         if self.loading.is_none() {
             self.begin_to_load()?;
@@ -163,7 +164,8 @@ impl Walks {
         }
     }
 
-    /// Returns the runs of the clock's program. Those of programs that are called count as their callers'.
+    /// Returns the runs of the clock's program. Those of programs that are called count as their
+    /// callers'.
     pub(in crate::live) fn runs(&self) -> Runs {
         let current = self.sampler.as_ref().and_then(|program| bpf::runs(program).ok());
         [self.former].into_iter().chain(current).sum()

@@ -17,7 +17,8 @@ const INACTIVE_AFTER: Duration = Duration::from_millis(150);
 /// Time for which a thread may exceed its share with a real-time policy.
 const BURST: Duration = Duration::from_millis(40);
 
-/// Maximum time by which a thread exceeds its part in ordinary work: the kernel notices it at the next timer interrupt.
+/// Maximum time by which a thread exceeds its part in ordinary work: the kernel notices it at the
+/// next timer interrupt.
 const OVERRUN: Duration = Duration::from_millis(10);
 
 /// A thread of a reservation.
@@ -27,7 +28,8 @@ pub(super) struct Member {
     pub(super) tid: u32,
     /// Its policy outside of the reservation.
     pub(super) former: Policy,
-    /// The part of one CPU that it always has; `None` if it has one only while it gets less by its former policy.
+    /// The part of one CPU that it always has; `None` if it has one only while it gets less by its
+    /// former policy.
     pub(super) fixed: Option<f64>,
     /// `true` if it works only while another member waits for it.
     pub(super) is_on_behalf: bool,
@@ -149,10 +151,11 @@ impl Member {
 
     /// Notes that it lost the reservation, and decides when it may have it again.
     ///
-    /// The kernel stops a thread with `SCHED_DEADLINE` that used up its part, until a timer. If the thread has another policy by then,
-    /// the timer does nothing; if it has `SCHED_DEADLINE` again before the time that it exceeded its part by is paid back, it is stopped
-    /// *for ever*: nothing starts it again (Linux 6.1, 6.12 and 6.18; `dl_task_timer` and `enqueue_task_dl`). A thread that leaves by
-    /// itself runs, so it isn't stopped.
+    /// The kernel stops a thread with `SCHED_DEADLINE` that used up its part, until a timer. If the
+    /// thread has another policy by then, the timer does nothing; if it has `SCHED_DEADLINE`
+    /// again before the time that it exceeded its part by is paid back, it is stopped
+    /// *for ever*: nothing starts it again (Linux 6.1, 6.12 and 6.18; `dl_task_timer` and
+    /// `enqueue_task_dl`). A thread that leaves by itself runs, so it isn't stopped.
     pub(super) fn leave(&mut self) {
         if let Some((share, _)) = self.set.take() {
             self.still = Duration::ZERO;
@@ -166,10 +169,12 @@ impl Member {
     }
 }
 
-/// Returns the time in which a thread pays back that it ran for `run` instead of `granted`; 0 if a timer interrupt explains it.
+/// Returns the time in which a thread pays back that it ran for `run` instead of `granted`; 0 if a
+/// timer interrupt explains it.
 ///
-/// A thread exceeds its part by far when the CPU can't be taken from it: a virtual machine that was paused, or a long section of the
-/// kernel. With `SCHED_DEADLINE` it would be stopped until that is paid back: minutes, for a second and a small part.
+/// A thread exceeds its part by far when the CPU can't be taken from it: a virtual machine that was
+/// paused, or a long section of the kernel. With `SCHED_DEADLINE` it would be stopped until that is
+/// paid back: minutes, for a second and a small part.
 fn overrun(run: Duration, granted: Duration, share: f64) -> Duration {
     let excess = run.saturating_sub(granted);
     if excess <= OVERRUN || share <= 0.0 { Duration::ZERO } else { scaled(excess, share) }

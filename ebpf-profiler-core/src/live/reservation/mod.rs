@@ -23,27 +23,31 @@ use self::scheduler::Policy;
 use super::error::OptionError;
 use super::{cpus, perf};
 
-/// A share of the CPU time of the machine that the kernel keeps free for a profiler: for [`Builder::reserve`].
+/// A share of the CPU time of the machine that the kernel keeps free for a profiler: for
+/// [`Builder::reserve`].
 ///
-/// On a saturated machine a profiler loses samples. Control groups, and by default also sessions (`kernel.sched_autogroup_enabled`),
-/// get equal shares of the CPUs, whatever the niceness of a thread: beside 60 busy sessions a profiler has 1/61 of the machine. A
-/// reservation is independent of that. Threads of the profiler that wait for a CPU more than half of the time get the policy
-/// `SCHED_DEADLINE`, by which the kernel guarantees them their part of the share in each 20 ms, and stops them when it is used
-/// up. On a machine that has time to spare nothing is reserved.
+/// On a saturated machine a profiler loses samples. Control groups, and by default also sessions
+/// (`kernel.sched_autogroup_enabled`), get equal shares of the CPUs, whatever the niceness of a
+/// thread: beside 60 busy sessions a profiler has 1/61 of the machine. A reservation is independent
+/// of that. Threads of the profiler that wait for a CPU more than half of the time get the policy
+/// `SCHED_DEADLINE`, by which the kernel guarantees them their part of the share in each 20 ms, and
+/// stops them when it is used up. On a machine that has time to spare nothing is reserved.
 ///
 /// | the kernel rejects | then |
 /// | --- | --- |
 /// | `SCHED_DEADLINE`: the process may not use all CPUs (cpuset), or other reservations leave too little | `SCHED_RR` at the lowest priority; every 20 ms a thread that exceeds its part loses it |
 /// | both: no CAP_SYS_NICE, a filter of system calls, `RestrictRealtime=yes` of systemd | niceness -10, if that is permitted |
 ///
-/// [`Health::reservation`](super::Health::reservation) says which one it is. A share of the session (`/proc/self/autogroup`) is not
-/// changed, as it would apply to all programs of the session.
+/// [`Health::reservation`](super::Health::reservation) says which one it is. A share of the session
+/// (`/proc/self/autogroup`) is not changed, as it would apply to all programs of the session.
 ///
 /// # Effect on your program
 ///
-/// Other threads wait while a reservation is used, for at most the share of each period. The profiler's own threads take part, and
-/// the thread that calls [`Builder::start`], [`Profiler::finish`] or [`Profiler::stop`], until the call returns. Other threads of
-/// your program can [enter](Reservation::enter). Threads and processes that a member starts have the default policy.
+/// Other threads wait while a reservation is used, for at most the share of each period. The
+/// profiler's own threads take part, and the thread that calls [`Builder::start`],
+/// [`Profiler::finish`] or [`Profiler::stop`], until the call returns. Other threads of
+/// your program can [enter](Reservation::enter). Threads and processes that a member starts have
+/// the default policy.
 ///
 /// # Examples
 ///
@@ -106,8 +110,8 @@ pub enum ReservedBy {
     Deadline,
     /// `SCHED_RR`, bounded by the profiler.
     RoundRobin,
-    /// The kernel rejects both: CAP_SYS_NICE is missing, or with control groups of version 1 the one of this process permits no
-    /// real-time threads (`cpu.rt_runtime_us` is 0).
+    /// The kernel rejects both: CAP_SYS_NICE is missing, or with control groups of version 1 the
+    /// one of this process permits no real-time threads (`cpu.rt_runtime_us` is 0).
     Nothing,
 }
 
@@ -122,7 +126,8 @@ pub struct Reserved {
 }
 
 impl Reservation {
-    /// Returns a reservation of a share of the CPU time of all CPUs, above 0 and up to 0.5. At most one CPU is reserved.
+    /// Returns a reservation of a share of the CPU time of all CPUs, above 0 and up to 0.5. At most
+    /// one CPU is reserved.
     pub fn cpu(share: f64) -> Reservation {
         let state =
             State { stats: ReservationStats { share, ..ReservationStats::default() }, ..State::default() };
@@ -137,12 +142,14 @@ impl Reservation {
         self.enter_with(None)
     }
 
-    /// Lets this thread take part with a fixed part, whether it waits or not: work that is little, but always urgent.
+    /// Lets this thread take part with a fixed part, whether it waits or not: work that is little,
+    /// but always urgent.
     pub(super) fn enter_first(&self) -> Reserved {
         self.enter_with(Some(self.0.cpus() * FIRST_PART))
     }
 
-    /// Lets this thread take part with a fixed part beside those of the others: it works only while another one waits for it.
+    /// Lets this thread take part with a fixed part beside those of the others: it works only while
+    /// another one waits for it.
     pub(super) fn enter_on_behalf(&self) -> Reserved {
         self.enter_as(Some((self.0.cpus() * BEHALF_PART).min(MAX_BEHALF)), true)
     }
@@ -248,7 +255,8 @@ impl Inner {
     /// Checks the members until there are none.
     fn run(&self) {
         let tid = perf::this_thread();
-        // A real-time policy first: nothing else would free it after a stall (see `Member::check`), and it never works long.
+        // A real-time policy first: nothing else would free it after a stall (see `Member::check`), and it
+        // never works long.
         let is_real_time = scheduler::is_real_time_unlimited() && Policy::round_robin().set(tid).is_ok();
         if !is_real_time {
             let _ = Policy::deadline(GOVERNOR_PART).set(tid);
@@ -361,7 +369,8 @@ impl Machine {
     }
 }
 
-/// Maximum number of CPUs in a reservation: the profiler works in one thread at a time, most of the time.
+/// Maximum number of CPUs in a reservation: the profiler works in one thread at a time, most of the
+/// time.
 const MAX_CPUS: f64 = 1.0;
 
 /// Part of a reservation for work that is always urgent.

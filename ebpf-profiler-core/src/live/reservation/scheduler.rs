@@ -27,15 +27,15 @@ const SCHED_BATCH: u32 = 3;
 const SCHED_IDLE: u32 = 5;
 const SCHED_DEADLINE: u32 = 6;
 
-/// Threads and processes that such a thread starts get the default policy. Without it, the kernel lets a thread with
-/// `SCHED_DEADLINE` start none.
+/// Threads and processes that such a thread starts get the default policy. Without it, the kernel
+/// lets a thread with `SCHED_DEADLINE` start none.
 const RESET_ON_FORK: u64 = 1;
 
 /// Period of a reservation: a thread that has used its share of it waits for the next one.
 pub(super) const PERIOD: Duration = Duration::from_millis(20);
 
-/// Minimum runtime of a reservation. The kernel's own minimum is about 1 µs, but the kernel stops a thread at the next timer interrupt, and
-/// the time until then is paid back in parts of this size.
+/// Minimum runtime of a reservation. The kernel's own minimum is about 1 µs, but the kernel stops a
+/// thread at the next timer interrupt, and the time until then is paid back in parts of this size.
 const MIN_RUNTIME: Duration = Duration::from_micros(400);
 
 impl Policy {
@@ -84,7 +84,8 @@ impl Policy {
 /// Maximum share of one CPU in a reservation. The kernel leaves 5 % of each CPU to other threads.
 const MAX_SHARE: f64 = 0.9;
 
-/// Returns `true` if the kernel doesn't limit the time of threads with a real-time policy, by a signal that ends the process.
+/// Returns `true` if the kernel doesn't limit the time of threads with a real-time policy, by a
+/// signal that ends the process.
 pub(super) fn is_real_time_unlimited() -> bool {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the call writes one `rlimit`.
@@ -107,7 +108,8 @@ impl Times {
         File::open(format!("/proc/self/task/{tid}/schedstat")).ok()
     }
 
-    /// Reads the times of a thread. `None` once it has ended, and on kernels that don't measure them.
+    /// Reads the times of a thread. `None` once it has ended, and on kernels that don't measure
+    /// them.
     pub(super) fn read(file: &File) -> Option<Times> {
         read(file, parse_times)
     }

@@ -45,7 +45,8 @@ impl BudgetKeeper {
         BudgetKeeper { governor, names, cpus, start: Instant::now(), periods: Vec::new() }
     }
 
-    /// Measures the cost, and changes the periods of `source` if necessary. `threads` is the CPU time of all threads.
+    /// Measures the cost, and changes the periods of `source` if necessary. `threads` is the CPU
+    /// time of all threads.
     pub(super) fn keep(
         &mut self,
         source: &mut dyn Source,
@@ -74,7 +75,8 @@ impl BudgetKeeper {
         })
     }
 
-    /// Returns the periods of the profile that ends. The next one begins with those that are in force.
+    /// Returns the periods of the profile that ends. The next one begins with those that are in
+    /// force.
     pub(super) fn take_periods(&mut self) -> Vec<SamplingPeriod> {
         let now = SystemTime::now();
         let periods = self.governor.periods().iter().enumerate().filter(|(_, period)| **period > 0);

@@ -25,7 +25,8 @@ const RETRY: Duration = Duration::from_millis(2);
 /// Wait before a look at the kernel's buffers while the pipeline is behind.
 const BEHIND: Duration = Duration::from_millis(20);
 
-/// Maximum size in bytes of a batch that waits for the pipeline. Beyond it the ring fills, and samples are lost.
+/// Maximum size in bytes of a batch that waits for the pipeline. Beyond it the ring fills, and
+/// samples are lost.
 const BATCH_BYTES: usize = 4 << 20;
 
 /// Empties the kernel's buffers into batches, and ends profiles.
@@ -105,7 +106,8 @@ impl Drain {
                 }
             }
         }
-        // Before the caller has its profile: what it does next is sampled. These samples are drained after the flush.
+        // Before the caller has its profile: what it does next is sampled. These samples are drained after
+        // the flush.
         if !self.is_paused {
             self.set_clocks(Some(self.period));
         }
@@ -244,7 +246,8 @@ impl Drain {
         counts
     }
 
-    /// Sends a message, once the pipeline has taken an earlier one. Drops it when the deadline of the pipeline passes.
+    /// Sends a message, once the pipeline has taken an earlier one. Drops it when the deadline of
+    /// the pipeline passes.
     fn send(&mut self, mut message: Message) {
         loop {
             message = match self.batches.try_send(message) {

@@ -17,8 +17,9 @@
 //! | names | the pipeline goes on collecting into the current profile, which becomes longer ([`SinkStats::merged`]) |
 //! | a sink | the oldest profile of its queue is dropped ([`SinkStats::dropped`]); other sinks are unaffected |
 //!
-//! [`Ending`] bounds what happens between a command that ends the profiler and the end of all threads. The threads, and the caller's
-//! until it returns, run with raised priority from then on, so that little is cut off on a busy machine.
+//! [`Ending`] bounds what happens between a command that ends the profiler and the end of all
+//! threads. The threads, and the caller's until it returns, run with raised priority from then on,
+//! so that little is cut off on a busy machine.
 //!
 //! [`SinkStats::merged`]: super::health::SinkStats::merged
 //! [`SinkStats::dropped`]: super::health::SinkStats::dropped
@@ -78,7 +79,8 @@ type Reply = Option<Sender<Profile>>;
 pub(super) enum Command {
     /// Ends the current profile and replies with it.
     TakeProfile(Sender<Profile>),
-    /// Ends the current profile, replies with it and changes the settings of the next one; or replies with the reason why it can't.
+    /// Ends the current profile, replies with it and changes the settings of the next one; or
+    /// replies with the reason why it can't.
     Change(Change, Sender<Profile>, Sender<OptionError>),
     /// Stops sampling, replies with the last profile and ends the threads.
     Finish(Sender<Profile>),
@@ -437,7 +439,8 @@ impl Threads {
         }
     }
 
-    /// Waits for all threads until the deadline. Threads that run on are detached, and named in the counters.
+    /// Waits for all threads until the deadline. Threads that run on are detached, and named in the
+    /// counters.
     fn join(&mut self) -> Result<(), StopError> {
         if self.handles.is_empty() {
             return Ok(());

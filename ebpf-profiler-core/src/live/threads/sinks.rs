@@ -29,7 +29,8 @@ struct Waiting {
 }
 
 impl Queue {
-    /// Appends a profile. Returns the one that is dropped for it: the oldest of a full queue, or itself.
+    /// Appends a profile. Returns the one that is dropped for it: the oldest of a full queue, or
+    /// itself.
     pub(super) fn push(&self, profile: Profile) -> Option<Profile> {
         let mut waiting = lock(&self.waiting);
         if waiting.is_closed {

@@ -28,8 +28,8 @@ pub(in super::super) struct State {
     pub(in super::super) budget: Option<BudgetStats>,
     /// The error that ended the source, if any.
     pub(in super::super) broken: Option<String>,
-    /// `true` if there will be no further samples: the source ended or failed, a thread panicked, or all processes that
-    /// were asked for have exited.
+    /// `true` if there will be no further samples: the source ended or failed, a thread panicked,
+    /// or all processes that were asked for have exited.
     pub(in super::super) has_ended: bool,
 }
 
@@ -42,7 +42,8 @@ impl State {
         self.sink_errors.push(error);
     }
 
-    /// Returns the counters, with those of the recording and of the reservation if there are any, and the resource usage up to now.
+    /// Returns the counters, with those of the recording and of the reservation if there are any,
+    /// and the resource usage up to now.
     pub(in super::super) fn health(
         self,
         recording: Option<RecordStats>,

@@ -7,15 +7,16 @@ use ebpf_programs::abi::held;
 use super::super::kernel_types::KernelTypes;
 use crate::profile::{SampleKind, Unit};
 
-/// The trigger of the latency of disks: the time from the issue of a request to its completion, in nanoseconds, with the stack that
-/// issued it.
+/// The trigger of the latency of disks: the time from the issue of a request to its completion, in
+/// nanoseconds, with the stack that issued it.
 ///
-/// A request counts when it completes: in the profile at that time, at its whole length. Requests that were issued before the
-/// profiler, and those that are not complete at its end, are not counted. Writes through the page cache are issued later by
-/// threads of the kernel. A request of a device that is on top of another, such as an encrypted one, counts at both.
+/// A request counts when it completes: in the profile at that time, at its whole length. Requests
+/// that were issued before the profiler, and those that are not complete at its end, are not
+/// counted. Writes through the page cache are issued later by threads of the kernel. A request of a
+/// device that is on top of another, such as an encrypted one, counts at both.
 ///
-/// At most 16,384 requests are followed at once; further ones are counted as lost. With a [budget](super::super::Budget), requests
-/// are sampled at random, and count the more.
+/// At most 16,384 requests are followed at once; further ones are counted as lost. With a
+/// [budget](super::super::Budget), requests are sampled at random, and count the more.
 ///
 /// # Examples
 ///
@@ -39,7 +40,8 @@ pub struct BlockLatency {
 }
 
 impl BlockLatency {
-    /// Samples requests that take at least `threshold`. Shorter ones are dropped, so totals do not contain them.
+    /// Samples requests that take at least `threshold`. Shorter ones are dropped, so totals do not
+    /// contain them.
     pub fn longer_than(threshold: Duration) -> BlockLatency {
         BlockLatency { threshold }
     }

@@ -27,7 +27,8 @@ impl Call {
     pub(super) const ENTRY: Call = Call { is_return: false, value: Value::Count };
     pub(super) const EXIT: Call = Call { is_return: true, value: Value::Count };
 
-    /// Takes argument `index` as the value of an entry. Other calls, and other indices than 0 to 5, count.
+    /// Takes argument `index` as the value of an entry. Other calls, and other indices than 0 to 5,
+    /// count.
     pub(super) fn argument(self, index: u32) -> Call {
         let is_one = !self.is_return && index < MAX_ARGUMENTS;
         Call { value: if is_one { Value::Argument(index) } else { Value::Count }, ..self }

@@ -18,10 +18,12 @@ use super::operand::Operand;
 use super::place::{self, Names};
 use crate::profile::SampleKind;
 
-/// The trigger of calls or returns of a function of the kernel, by its type description (fentry and fexit).
+/// The trigger of calls or returns of a function of the kernel, by its type description (fentry and
+/// fexit).
 ///
-/// The values of arguments and results have the types that the kernel describes: a negative result of 32 bits is negative, where a
-/// [`Kprobe`](super::Kprobe) sees a large number. Functions of modules cannot be sampled, nor those that the compiler inlined.
+/// The values of arguments and results have the types that the kernel describes: a negative result
+/// of 32 bits is negative, where a [`Kprobe`](super::Kprobe) sees a large number. Functions of
+/// modules cannot be sampled, nor those that the compiler inlined.
 ///
 /// # Minimum kernel version
 ///
@@ -50,8 +52,9 @@ pub struct Fentry {
 }
 
 impl Fentry {
-    /// Returns the trigger of calls of `function`: its name, or a pattern with `*`, `?` and `[a-z]`, such as `vfs_*`. A pattern samples
-    /// at most 16 functions: the start loads a program for each, in up to 1 s. Those that the kernel rejects do not match.
+    /// Returns the trigger of calls of `function`: its name, or a pattern with `*`, `?` and
+    /// `[a-z]`, such as `vfs_*`. A pattern samples at most 16 functions: the start loads a
+    /// program for each, in up to 1 s. Those that the kernel rejects do not match.
     pub fn entry(function: impl Into<String>) -> Fentry {
         Fentry { function: function.into(), call: Call::ENTRY }
     }
@@ -61,21 +64,22 @@ impl Fentry {
         Fentry { call: Call::EXIT, ..Fentry::entry(function) }
     }
 
-    /// Takes argument `index`, from 0 to 5, as the value of a call: an integer or pointer. Negative ones count as 0. Other indices
-    /// leave the value at 1.
+    /// Takes argument `index`, from 0 to 5, as the value of a call: an integer or pointer. Negative
+    /// ones count as 0. Other indices leave the value at 1.
     #[must_use = "returns the changed trigger"]
     pub fn argument(self, index: u32) -> Fentry {
         Fentry { call: self.call.argument(index), ..self }
     }
 
-    /// Takes the result of the function, an integer or pointer, as the value of a return. Negative ones count as 0.
+    /// Takes the result of the function, an integer or pointer, as the value of a return. Negative
+    /// ones count as 0.
     #[must_use = "returns the changed trigger"]
     pub fn result(self) -> Fentry {
         Fentry { call: self.call.result(), ..self }
     }
 
-    /// Takes the time from a call to its return as the value, in nanoseconds. The sample is taken at the return. Calls that began
-    /// before the profiler are not counted.
+    /// Takes the time from a call to its return as the value, in nanoseconds. The sample is taken
+    /// at the return. Calls that began before the profiler are not counted.
     #[must_use = "returns the changed trigger"]
     pub fn time(self) -> Fentry {
         Fentry { call: self.call.time(), ..self }
@@ -85,7 +89,8 @@ impl Fentry {
         SampleKind::new(super::Trigger::from(self.clone()).to_string(), self.call.unit())
     }
 
-    /// Returns the programs that it needs, in the order in which they are attached, each with its edge.
+    /// Returns the programs that it needs, in the order in which they are attached, each with its
+    /// edge.
     pub(super) fn edges(&self) -> &'static [(&'static str, u32)] {
         match self.call {
             // The exit first: each entry has one then.
@@ -187,7 +192,8 @@ impl FunctionProgram {
     }
 }
 
-/// Returns the reason for which the running kernel cannot run programs at its functions; `None` if nothing is known to be missing.
+/// Returns the reason for which the running kernel cannot run programs at its functions; `None` if
+/// nothing is known to be missing.
 pub(super) fn missing() -> Option<String> {
     if let Some(refusal) = KernelFeature::Cookies.refuse("fentry") {
         return Some(refusal);
@@ -202,14 +208,16 @@ pub(super) fn missing() -> Option<String> {
     (error.raw_os_error() == Some(libc::EPERM)).then(denied).flatten()
 }
 
-/// Returns the reason for which the kernel permits no programs at its functions, if this program has the capabilities.
+/// Returns the reason for which the kernel permits no programs at its functions, if this program
+/// has the capabilities.
 fn denied() -> Option<String> {
     let is_privileged = BPF.is_held() && PERFMON.is_held();
     is_privileged
         .then(|| "a policy of this kernel permits no fentry (EPERM), in spite of all capabilities".to_owned())
 }
 
-/// Returns the cause for which a program was not loaded: the verifier's first line, if it wrote one.
+/// Returns the cause for which a program was not loaded: the verifier's first line, if it wrote
+/// one.
 fn cause(error: &StartError) -> String {
     match error {
         StartError::Rejected { error, log } => match log.lines().find(|line| !line.trim().is_empty()) {

@@ -65,8 +65,8 @@ impl Trigger {
         ),
     ];
 
-    /// Returns the reason for which this machine has no triggers of a form of [`Trigger::FORMS`]; `None` if nothing is known to be
-    /// missing.
+    /// Returns the reason for which this machine has no triggers of a form of [`Trigger::FORMS`];
+    /// `None` if nothing is known to be missing.
     ///
     /// # Examples
     ///

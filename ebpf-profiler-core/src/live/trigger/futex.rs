@@ -7,11 +7,11 @@ use ebpf_programs::abi::cookie;
 use super::tracepoint;
 use crate::profile::{SampleKind, Unit};
 
-/// The trigger of futex waits by nanoseconds, with the stack that waits: for mutexes, condition variables and semaphores of most
-/// languages, and for the end of threads.
+/// The trigger of futex waits by nanoseconds, with the stack that waits: for mutexes, condition
+/// variables and semaphores of most languages, and for the end of threads.
 ///
-/// A wait counts when it ends, at its whole length. Waits that began before the profiler are not counted. Needs tracefs, at
-/// `/sys/kernel/tracing`.
+/// A wait counts when it ends, at its whole length. Waits that began before the profiler are not
+/// counted. Needs tracefs, at `/sys/kernel/tracing`.
 #[doc(alias("lock contention", "mutex"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Futex {
@@ -19,7 +19,8 @@ pub struct Futex {
 }
 
 impl Futex {
-    /// Samples waits of at least `threshold`, at most 429 s. Shorter ones are dropped, so totals do not contain them.
+    /// Samples waits of at least `threshold`, at most 429 s. Shorter ones are dropped, so totals do
+    /// not contain them.
     pub fn longer_than(threshold: Duration) -> Futex {
         Futex { threshold }
     }
@@ -28,7 +29,8 @@ impl Futex {
         SampleKind::new("futex", Unit::Nanoseconds)
     }
 
-    /// Returns the numbers of the tracepoints at the entry and at the exit of each system call, with the cookie.
+    /// Returns the numbers of the tracepoints at the entry and at the exit of each system call,
+    /// with the cookie.
     pub(super) fn location(&self) -> Result<Vec<([u64; 2], u64)>, String> {
         // Later ones are not in each kernel.
         const CALLS: [(&str, bool); 3] = [("futex", true), ("futex_wait", false), ("futex_waitv", false)];

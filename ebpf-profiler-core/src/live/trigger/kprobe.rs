@@ -10,8 +10,8 @@ use crate::profile::SampleKind;
 
 /// The trigger of calls or returns of a function of the kernel.
 ///
-/// Functions that the kernel protects from probes cannot be sampled, nor those that the compiler inlined. `/proc/kallsyms` lists the
-/// functions.
+/// Functions that the kernel protects from probes cannot be sampled, nor those that the compiler
+/// inlined. `/proc/kallsyms` lists the functions.
 ///
 /// # Examples
 ///
@@ -36,8 +36,9 @@ pub struct Kprobe {
 }
 
 impl Kprobe {
-    /// Returns the trigger of calls of `function`: its name, or a pattern with `*`, `?` and `[a-z]`, such as `vfs_*`. A pattern samples
-    /// at most 256 functions; those that cannot be probed do not match.
+    /// Returns the trigger of calls of `function`: its name, or a pattern with `*`, `?` and
+    /// `[a-z]`, such as `vfs_*`. A pattern samples at most 256 functions; those that cannot be
+    /// probed do not match.
     pub fn entry(function: impl Into<String>) -> Kprobe {
         Kprobe { function: function.into(), call: Call::ENTRY }
     }
@@ -47,20 +48,22 @@ impl Kprobe {
         Kprobe { call: Call::EXIT, ..Kprobe::entry(function) }
     }
 
-    /// Takes argument `index`, from 0 to 5, as the value of a call: an integer or pointer. Other indices leave the value at 1.
+    /// Takes argument `index`, from 0 to 5, as the value of a call: an integer or pointer. Other
+    /// indices leave the value at 1.
     #[must_use = "returns the changed trigger"]
     pub fn argument(self, index: u32) -> Kprobe {
         Kprobe { call: self.call.argument(index), ..self }
     }
 
-    /// Takes the result of the function, a signed integer, as the value of a return. Negative ones count as 0.
+    /// Takes the result of the function, a signed integer, as the value of a return. Negative ones
+    /// count as 0.
     #[must_use = "returns the changed trigger"]
     pub fn result(self) -> Kprobe {
         Kprobe { call: self.call.result(), ..self }
     }
 
-    /// Takes the time from a call to its return as the value, in nanoseconds. The sample is taken at the return. Calls that began
-    /// before the profiler are not counted.
+    /// Takes the time from a call to its return as the value, in nanoseconds. The sample is taken
+    /// at the return. Calls that began before the profiler are not counted.
     #[must_use = "returns the changed trigger"]
     pub fn time(self) -> Kprobe {
         Kprobe { call: self.call.time(), ..self }
@@ -70,7 +73,8 @@ impl Kprobe {
         SampleKind::new(super::Trigger::from(self.clone()).to_string(), self.call.unit())
     }
 
-    /// Returns the places of its functions, and `true` if those that the kernel rejects are to be skipped.
+    /// Returns the places of its functions, and `true` if those that the kernel rejects are to be
+    /// skipped.
     pub(super) fn places(&self) -> Result<(Vec<Place>, bool), String> {
         let names = Names::new(&self.function)?;
         let file = File::open(SYMBOLS).map_err(|error| format!("{SYMBOLS} cannot be read: {error}"))?;
@@ -97,7 +101,8 @@ impl Kprobe {
 /// The kernel's list of its symbols.
 pub(super) const SYMBOLS: &str = "/proc/kallsyms";
 
-/// Returns the functions in a list of the kernel's symbols, by their names, each with its number of occurrences.
+/// Returns the functions in a list of the kernel's symbols, by their names, each with its number of
+/// occurrences.
 pub(super) fn functions(symbols: impl BufRead, names: &Names<'_>) -> Vec<(String, u32)> {
     let mut counts: HashMap<String, u32> = HashMap::new();
     for line in symbols.lines().map_while(Result::ok) {

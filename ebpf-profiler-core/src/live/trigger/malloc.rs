@@ -9,11 +9,12 @@ use super::place::{self, Place};
 use crate::elf::{Elf, Symbol, SymbolKind};
 use crate::profile::{SampleKind, Unit};
 
-/// The trigger of allocations by bytes: `malloc`, `calloc`, `realloc` and their aligned variants of an allocator, and `new` of C++
-/// where the allocator has its own.
+/// The trigger of allocations by bytes: `malloc`, `calloc`, `realloc` and their aligned variants of
+/// an allocator, and `new` of C++ where the allocator has its own.
 ///
-/// Each call is a sample of the bytes that were asked for, with the stack that called. Each traps into the kernel, which takes 1 to
-/// 2 µs; a [period](Malloc::every) or a [budget](super::super::Budget) lowers the number of samples.
+/// Each call is a sample of the bytes that were asked for, with the stack that called. Each traps
+/// into the kernel, which takes 1 to 2 µs; a [period](Malloc::every) or a
+/// [budget](super::super::Budget) lowers the number of samples.
 ///
 /// [`live`](Malloc::live) samples the memory that is in use instead.
 ///
@@ -50,32 +51,37 @@ impl Malloc {
         Malloc { file: None, period: None, is_live: false }
     }
 
-    /// Returns the trigger of allocations of the allocator in `file`: a library such as jemalloc, mimalloc, tcmalloc or musl, or a
-    /// program that contains one. As for a [`Uprobe`](super::Uprobe), it is a path, or the name of a library in a folder of this
-    /// system, and its last part can be a pattern. Before musl 1.2.1, calls of `realloc` may count twice.
+    /// Returns the trigger of allocations of the allocator in `file`: a library such as jemalloc,
+    /// mimalloc, tcmalloc or musl, or a program that contains one. As for a
+    /// [`Uprobe`](super::Uprobe), it is a path, or the name of a library in a folder of this
+    /// system, and its last part can be a pattern. Before musl 1.2.1, calls of `realloc` may count
+    /// twice.
     pub fn of(file: impl Into<PathBuf>) -> Malloc {
         Malloc { file: Some(file.into()), ..Malloc::of_c_library() }
     }
 
-    /// Takes a sample every `bytes` bytes on average: an allocation of fewer is sampled with a probability in proportion to its
-    /// size, and counts as `bytes`, so that totals are right on average. By default 1, which samples each allocation; for
-    /// memory in use 512 KiB.
+    /// Takes a sample every `bytes` bytes on average: an allocation of fewer is sampled with a
+    /// probability in proportion to its size, and counts as `bytes`, so that totals are right
+    /// on average. By default 1, which samples each allocation; for memory in use 512 KiB.
     #[must_use = "returns the changed trigger"]
     pub fn every(self, bytes: u64) -> Malloc {
         Malloc { period: Some(bytes.clamp(1, ebpf_programs::abi::budget::MAX_PERIOD)), ..self }
     }
 
-    /// Samples the memory in use: what was allocated since the start of the profiler and is not freed yet, by the stack that
-    /// allocated it. The kind of samples is `inuse_space`.
+    /// Samples the memory in use: what was allocated since the start of the profiler and is not
+    /// freed yet, by the stack that allocated it. The kind of samples is `inuse_space`.
     ///
-    /// Each profile shows all that is in use at its end, not the difference to the one before, so profiles must not be added up.
-    /// Memory of processes that exited or executed another program is gone. Memory that `realloc` moves counts for
-    /// the stack that moved it. The child of a fork has none of its parent's. A [pause](super::super::Profiler::pause) or a change of
-    /// the settings of a running profiler clears the memory in use.
+    /// Each profile shows all that is in use at its end, not the difference to the one before, so
+    /// profiles must not be added up. Memory of processes that exited or executed another
+    /// program is gone. Memory that `realloc` moves counts for the stack that moved it. The
+    /// child of a fork has none of its parent's. A [pause](super::super::Profiler::pause) or a
+    /// change of the settings of a running profiler clears the memory in use.
     ///
-    /// Calls of `malloc` and `free` in all processes trap into the kernel, each of `malloc` twice. At most 131,072 samples are in use at
-    /// once; further ones are counted as lost. The return of the functions is sampled, too: `new` of an allocator's own that throws
-    /// ends the program, as the unwinder of C++ does not know such returns; `new` of the C++ library is not affected.
+    /// Calls of `malloc` and `free` in all processes trap into the kernel, each of `malloc` twice.
+    /// At most 131,072 samples are in use at once; further ones are counted as lost. The return
+    /// of the functions is sampled, too: `new` of an allocator's own that throws
+    /// ends the program, as the unwinder of C++ does not know such returns; `new` of the C++
+    /// library is not affected.
     #[doc(alias = "inuse_space")]
     #[must_use = "returns the changed trigger"]
     pub fn live(self) -> Malloc {
@@ -96,7 +102,8 @@ impl Malloc {
         self.search(|function| (function.role != Role::Frees).then(|| function.size.cookie()))
     }
 
-    /// Returns the places of the functions that allocate, with cookies for memory in use, and of those that free.
+    /// Returns the places of the functions that allocate, with cookies for memory in use, and of
+    /// those that free.
     pub(super) fn places_in_use(&self) -> Result<(Vec<Place>, Vec<Place>), String> {
         let allocating =
             self.search(|function| function.role.cookie().map(|role| role | function.size.words()))?;
@@ -177,8 +184,9 @@ impl Entry {
         Some(end.wrapping_add_signed(i32::from_le_bytes([a, b, c, d]).into()))
     }
 
-    /// Returns the offset of the first instruction that the kernel emulates at a probe, which costs a fraction of a single step: a
-    /// `push`, or the jump after `test %rdi,%rdi`. Up to it the arguments and the stack are those of the call. 0 for others.
+    /// Returns the offset of the first instruction that the kernel emulates at a probe, which costs
+    /// a fraction of a single step: a `push`, or the jump after `test %rdi,%rdi`. Up to it the
+    /// arguments and the stack are those of the call. 0 for others.
     fn emulated(&self) -> u64 {
         let behind = match self.code[self.start..] {
             [0x50..=0x57, ..] | [0x41, 0x50..=0x57, ..] => 0,

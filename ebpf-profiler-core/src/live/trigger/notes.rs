@@ -7,8 +7,8 @@
 //!   location: u64, base: u64, semaphore: u64, provider\0, name\0, arguments\0
 //! ```
 //!
-//! Addresses are virtual ones of the file. `base` was the address of the section `.stapsdt.base` when it was linked: the difference
-//! to its address now is added to both addresses.
+//! Addresses are virtual ones of the file. `base` was the address of the section `.stapsdt.base`
+//! when it was linked: the difference to its address now is added to both addresses.
 
 use crate::elf::Elf;
 
@@ -70,7 +70,8 @@ impl Notes {
     }
 }
 
-/// Takes a note from `rest`. Returns its description, `Some(None)` if it is that of another owner or type, and `None` at the end.
+/// Takes a note from `rest`. Returns its description, `Some(None)` if it is that of another owner
+/// or type, and `None` at the end.
 fn note<'a>(rest: &mut &'a [u8]) -> Option<Option<&'a [u8]>> {
     let number = |bytes: &[u8], at: usize| Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
     let (owner, size, kind) = (number(rest, 0)?, number(rest, 4)?, number(rest, 8)?);

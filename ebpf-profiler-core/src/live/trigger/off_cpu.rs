@@ -10,12 +10,13 @@ use super::super::kernel_feature::KernelFeature;
 use super::super::kernel_types::KernelTypes;
 use crate::profile::{SampleKind, Unit};
 
-/// The trigger of off-CPU time: the time from the switch that takes a thread off its CPU to the switch that brings it back,
-/// with the stack that went to sleep.
+/// The trigger of off-CPU time: the time from the switch that takes a thread off its CPU to the
+/// switch that brings it back, with the stack that went to sleep.
 ///
-/// That is the time in which a thread sleeps, waits for a lock, a disk or a CPU. Threads of the kernel are included. A wait that
-/// began before the profiler counts from its start. A wait counts when it ends: in the profile in which the thread is back on
-/// its CPU, at its whole length. A thread that never wakes has no sample.
+/// That is the time in which a thread sleeps, waits for a lock, a disk or a CPU. Threads of the
+/// kernel are included. A wait that began before the profiler counts from its start. A wait counts
+/// when it ends: in the profile in which the thread is back on its CPU, at its whole length. A
+/// thread that never wakes has no sample.
 ///
 /// # Minimum kernel version
 ///
@@ -46,28 +47,30 @@ pub struct OffCpu {
 }
 
 impl OffCpu {
-    /// Samples waits of at least `threshold`. Shorter ones are dropped, so totals do not contain them; with zero every switch is
-    /// a sample.
+    /// Samples waits of at least `threshold`. Shorter ones are dropped, so totals do not contain
+    /// them; with zero every switch is a sample.
     pub fn longer_than(threshold: Duration) -> OffCpu {
         OffCpu { threshold, probability: 1.0, by_state: false, has_wakers: false }
     }
 
-    /// Samples each wait with a probability above 0 and up to 1, 1 by default. The values of sampled waits are divided by it, so
-    /// that totals are right on average.
+    /// Samples each wait with a probability above 0 and up to 1, 1 by default. The values of
+    /// sampled waits are divided by it, so that totals are right on average.
     #[must_use = "returns the changed trigger"]
     pub fn probability(self, probability: f64) -> OffCpu {
         OffCpu { probability, ..self }
     }
 
-    /// Divides the time into two kinds of samples: `blocked`, until the thread is woken, and `runnable`, in which it is ready to
-    /// run and waits for a CPU. A thread that was preempted is runnable at once. Both have the stack that left the CPU.
+    /// Divides the time into two kinds of samples: `blocked`, until the thread is woken, and
+    /// `runnable`, in which it is ready to run and waits for a CPU. A thread that was preempted
+    /// is runnable at once. Both have the stack that left the CPU.
     #[must_use = "returns the changed trigger"]
     pub fn by_state(self) -> OffCpu {
         OffCpu { by_state: true, ..self }
     }
 
-    /// Adds the kind of samples `wakers`: the time that a thread was blocked, with the stack that woke it. It belongs to another
-    /// thread; for timers and disks, to whatever thread the interrupt hit. The sample's process is the waker's, also for filters.
+    /// Adds the kind of samples `wakers`: the time that a thread was blocked, with the stack that
+    /// woke it. It belongs to another thread; for timers and disks, to whatever thread the
+    /// interrupt hit. The sample's process is the waker's, also for filters.
     #[must_use = "returns the changed trigger"]
     pub fn wakers(self) -> OffCpu {
         OffCpu { has_wakers: true, ..self }
@@ -132,8 +135,8 @@ pub(super) fn check_kernel() -> Result<(), String> {
     KernelFeature::UserRing.refuse("off-CPU time").map_or(Ok(()), Err)
 }
 
-/// Returns the address range of the code that enters the interrupt that a CPU requests of itself; `None` if the kernel does not
-/// show its symbols.
+/// Returns the address range of the code that enters the interrupt that a CPU requests of itself;
+/// `None` if the kernel does not show its symbols.
 fn interrupt() -> Option<[u64; 2]> {
     let mut from = None;
     for line in BufReader::new(fs::File::open("/proc/kallsyms").ok()?).lines() {

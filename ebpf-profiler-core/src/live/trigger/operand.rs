@@ -46,7 +46,8 @@ impl Operand {
         Operand { displacement: 0, base: ARGUMENTS[index as usize], ..Operand::ONE }
     }
 
-    /// Returns a word of the arguments of a function of the kernel, or its result. `size` is the logarithm of its size in bytes.
+    /// Returns a word of the arguments of a function of the kernel, or its result. `size` is the
+    /// logarithm of its size in bytes.
     pub(super) fn word_of_function(word: u32, size: u32, is_signed: bool) -> Operand {
         let (base, size) = (u64::from(word).min(bits::NONE - 1), u64::from(size).min(bits::LOG));
         Operand { displacement: 0, base, size, is_signed, ..Operand::ONE }
@@ -58,7 +59,8 @@ impl Operand {
         Operand { displacement: bits::PRODUCT, base, index, ..Operand::ONE }
     }
 
-    /// Parses an operand of a static probe on x86_64. `symbol` returns the distance from the probe to a symbol.
+    /// Parses an operand of a static probe on x86_64. `symbol` returns the distance from the probe
+    /// to a symbol.
     ///
     /// ```text
     ///   4@%edi                 register

@@ -14,8 +14,8 @@ use super::{Trigger, Walk};
 
 /// Type of an embedder's eBPF program that triggers samples ([`Trigger::own`]).
 ///
-/// The program takes a sample by a tail call to the profiler's program that walks the stack, and the kernel allows tail
-/// calls between programs of one type only.
+/// The program takes a sample by a tail call to the profiler's program that walks the stack, and
+/// the kernel allows tail calls between programs of one type only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ProgramType {
@@ -45,7 +45,8 @@ impl ProgramType {
 /// The maps by which eBPF programs of the embedder's own trigger samples, from
 /// [`Profiler::own_programs`](super::super::Profiler::own_programs).
 ///
-/// A program decides that its event is a sample, writes kind and value to a map, and calls the walk last:
+/// A program decides that its event is a sample, writes kind and value to a map, and calls the walk
+/// last:
 ///
 /// ```text
 ///   struct event { u64 value; u32 kind; u32 reserved; };          value: at most 2⁴⁸; reserved: 0
@@ -63,12 +64,14 @@ impl ProgramType {
 ///   bpf_map_delete_elem(&OWN_EVENTS, &key);                       reached if there is no walk: the profiler pauses or ended
 /// ```
 ///
-/// An event with an unknown kind or a higher value is lost and counted in [`Health::lost`](super::super::Health::lost); so is one that
-/// does not fit into `OWN_EVENTS`, which has 1,024 entries. Filters apply as to all events.
+/// An event with an unknown kind or a higher value is lost and counted in
+/// [`Health::lost`](super::super::Health::lost); so is one that does not fit into `OWN_EVENTS`,
+/// which has 1,024 entries. Filters apply as to all events.
 ///
-/// The program gets the maps by [pins](OwnPrograms::pin), in a loader such as aya or libbpf, or by [descriptors](OwnPrograms::maps).
-/// The walks are removed when the profiler ends, also from maps that are pinned or held by others. A profiler that is killed
-/// removes nothing: as long as a pin is left, the walks, their buffers (tens of MiB) and the programs that call them stay. So
+/// The program gets the maps by [pins](OwnPrograms::pin), in a loader such as aya or libbpf, or by
+/// [descriptors](OwnPrograms::maps). The walks are removed when the profiler ends, also from maps
+/// that are pinned or held by others. A profiler that is killed removes nothing: as long as a pin
+/// is left, the walks, their buffers (tens of MiB) and the programs that call them stay. So
 /// remove the pins once the programs are loaded.
 ///
 /// # Examples
@@ -94,8 +97,8 @@ impl ProgramType {
 ///
 /// # With aya
 ///
-/// The program in Rust, by `aya-ebpf`; `ebpf_programs` has the types. It takes a sample at each `write` call, with its number of
-/// bytes:
+/// The program in Rust, by `aya-ebpf`; `ebpf_programs` has the types. It takes a sample at each
+/// `write` call, with its number of bytes:
 ///
 /// ```ignore
 /// #[map]
@@ -133,7 +136,8 @@ impl ProgramType {
 /// program.attach("sys_enter")?;                                 // until `ebpf` is dropped
 /// ```
 ///
-/// Both are complete in the repository: `examples/own_program/src/main.rs` and `examples/src/bin/own_program.rs`.
+/// Both are complete in the repository: `examples/own_program/src/main.rs` and
+/// `examples/src/bin/own_program.rs`.
 #[derive(Debug)]
 pub struct OwnPrograms {
     kinds: Vec<(String, u32)>,
@@ -168,7 +172,8 @@ impl OwnPrograms {
         Ok(OwnPrograms { kinds, maps: maps.collect::<Result<_, StartError>>()? })
     }
 
-    /// Returns the number of a kind of samples; `None` if there is no [`Trigger::own`] with this name.
+    /// Returns the number of a kind of samples; `None` if there is no [`Trigger::own`] with this
+    /// name.
     pub fn kind(&self, name: &str) -> Option<u32> {
         self.kinds.iter().find(|(it, _)| it == name).map(|&(_, kind)| kind)
     }
@@ -178,8 +183,8 @@ impl OwnPrograms {
         self.maps.iter().map(|(name, map)| (*name, map.as_fd()))
     }
 
-    /// Pins the maps by their names in `folder` of a BPF file system, which is created if it is missing. Pins stay until they are
-    /// removed.
+    /// Pins the maps by their names in `folder` of a BPF file system, which is created if it is
+    /// missing. Pins stay until they are removed.
     ///
     /// # Errors
     ///

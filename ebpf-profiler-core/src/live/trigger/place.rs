@@ -25,8 +25,8 @@ pub(super) struct Place {
     pub(super) cookie: u64,
 }
 
-/// Maximum number of places of a trigger, and of files that are searched for them. Each place takes a descriptor, and some
-/// milliseconds to attach.
+/// Maximum number of places of a trigger, and of files that are searched for them. Each place takes
+/// a descriptor, and some milliseconds to attach.
 pub(super) const MAX_PLACES: usize = 256;
 
 impl Place {
@@ -66,7 +66,8 @@ impl Names<'_> {
     }
 }
 
-/// Searches the files that `file` names for places. Files of a pattern that do not have any are skipped.
+/// Searches the files that `file` names for places. Files of a pattern that do not have any are
+/// skipped.
 pub(super) fn search(
     file: &Path,
     mut places: impl FnMut(&Elf, &Path) -> Result<Vec<Place>, String>,
@@ -96,7 +97,8 @@ pub(super) fn search(
 /// The condition under which probes of a file fire.
 const LATER: &str = "the file has to exist when the profiler starts; programs that load it later are sampled";
 
-/// Returns the paths of a file, of a library by its name alone, or of all files that match a pattern in the last part.
+/// Returns the paths of a file, of a library by its name alone, or of all files that match a
+/// pattern in the last part.
 fn files(file: &Path) -> Result<Vec<PathBuf>, String> {
     let is_path = file.components().count() > 1;
     let name = file.file_name().unwrap_or_default();

@@ -9,10 +9,11 @@ use super::place::{self, Names, Place};
 use crate::elf::{Elf, Symbol, SymbolKind};
 use crate::profile::SampleKind;
 
-/// The trigger of calls or returns of a function of a program or library, in all processes that have the file mapped, now or
-/// later.
+/// The trigger of calls or returns of a function of a program or library, in all processes that
+/// have the file mapped, now or later.
 ///
-/// Each event traps into the kernel, which takes 1 to 2 µs: choose functions that are not called millions of times a second.
+/// Each event traps into the kernel, which takes 1 to 2 µs: choose functions that are not called
+/// millions of times a second.
 ///
 /// # Examples
 ///
@@ -37,11 +38,12 @@ pub struct Uprobe {
 }
 
 impl Uprobe {
-    /// Returns the trigger of calls of `function`. `file` is a path, or the name of a library in a folder of this system.
+    /// Returns the trigger of calls of `function`. `file` is a path, or the name of a library in a
+    /// folder of this system.
     ///
-    /// The last part of the file and the function can be patterns, with `*`, `?` and `[a-z]`, such as `libc.so*` and `pthread_*`. At
-    /// most 256 functions are sampled; functions whose implementation the loader chooses (ifunc), such as glibc's `memcpy`, do not
-    /// match.
+    /// The last part of the file and the function can be patterns, with `*`, `?` and `[a-z]`, such
+    /// as `libc.so*` and `pthread_*`. At most 256 functions are sampled; functions whose
+    /// implementation the loader chooses (ifunc), such as glibc's `memcpy`, do not match.
     pub fn entry(file: impl Into<PathBuf>, function: impl Into<String>) -> Uprobe {
         Uprobe { file: file.into(), function: function.into(), call: Call::ENTRY }
     }
@@ -51,21 +53,23 @@ impl Uprobe {
         Uprobe { call: Call::EXIT, ..Uprobe::entry(file, function) }
     }
 
-    /// Takes argument `index`, from 0 to 5, as the value of a call: an integer or pointer in a register. Other indices leave the
-    /// value at 1.
+    /// Takes argument `index`, from 0 to 5, as the value of a call: an integer or pointer in a
+    /// register. Other indices leave the value at 1.
     #[must_use = "returns the changed trigger"]
     pub fn argument(self, index: u32) -> Uprobe {
         Uprobe { call: self.call.argument(index), ..self }
     }
 
-    /// Takes the result of the function, a signed integer, as the value of a return. Negative ones count as 0.
+    /// Takes the result of the function, a signed integer, as the value of a return. Negative ones
+    /// count as 0.
     #[must_use = "returns the changed trigger"]
     pub fn result(self) -> Uprobe {
         Uprobe { call: self.call.result(), ..self }
     }
 
-    /// Takes the time from a call to its return as the value, in nanoseconds. The sample is taken at the return, with the stack of
-    /// the caller. Calls that began before the profiler are not counted, nor those that are left by a jump.
+    /// Takes the time from a call to its return as the value, in nanoseconds. The sample is taken
+    /// at the return, with the stack of the caller. Calls that began before the profiler are
+    /// not counted, nor those that are left by a jump.
     #[must_use = "returns the changed trigger"]
     pub fn time(self) -> Uprobe {
         Uprobe { call: self.call.time(), ..self }
@@ -100,8 +104,8 @@ impl Uprobe {
     }
 }
 
-/// Returns the addresses of the functions with these names: of exported ones and those of the symbol table. `None` if the loader
-/// chooses the implementation of a single one.
+/// Returns the addresses of the functions with these names: of exported ones and those of the
+/// symbol table. `None` if the loader chooses the implementation of a single one.
 fn functions(elf: &Elf, names: &Names<'_>) -> Option<BTreeSet<u64>> {
     let (mut found, mut is_resolved) = (BTreeSet::new(), false);
     let mut each = |name: &[u8], symbol: Symbol| match symbol.kind {

@@ -7,7 +7,8 @@ use ebpf_programs::abi::cookie;
 
 use crate::profile::{SampleKind, Unit};
 
-/// A trigger at a tracepoint of the kernel, by group and name. Needs tracefs at `/sys/kernel/tracing`.
+/// A trigger at a tracepoint of the kernel, by group and name. Needs tracefs at
+/// `/sys/kernel/tracing`.
 ///
 /// The value of a sample is 1, or that of an integer [`field`](Tracepoint::field) of the event.
 ///
@@ -25,7 +26,8 @@ pub struct Tracepoint {
     pub(super) group: String,
     pub(super) name: String,
     pub(super) field: Option<String>,
-    /// Name and unit of its kind of samples, and the factor of the field's value; by default its text and a count.
+    /// Name and unit of its kind of samples, and the factor of the field's value; by default its
+    /// text and a count.
     pub(super) named: Option<(&'static str, Unit, u32)>,
 }
 
@@ -35,7 +37,8 @@ impl Tracepoint {
         Tracepoint { group: group.into(), name: name.into(), field: None, named: None }
     }
 
-    /// Takes a field of the event, an integer, as the value of a sample. Events in which it is 0 are no samples.
+    /// Takes a field of the event, an integer, as the value of a sample. Events in which it is 0
+    /// are no samples.
     #[must_use = "returns the changed trigger"]
     pub fn field(self, name: impl Into<String>) -> Tracepoint {
         Tracepoint { field: Some(name.into()), ..self }
@@ -56,7 +59,8 @@ impl Tracepoint {
         }
     }
 
-    /// Returns the number of the tracepoint, and the cookie without the number of its kind of samples.
+    /// Returns the number of the tracepoint, and the cookie without the number of its kind of
+    /// samples.
     pub(super) fn location(&self) -> Result<(u64, u64), String> {
         let Tracepoint { group, name, field, named } = self;
         let factor = u64::from(named.map_or(1, |(.., factor)| factor)) << cookie::VALUE_SHIFT;

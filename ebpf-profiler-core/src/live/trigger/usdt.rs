@@ -9,11 +9,12 @@ use super::place::{self, Names, Place};
 use crate::elf::{Arch, Elf, Symbol, SymbolKind};
 use crate::profile::{SampleKind, Unit};
 
-/// The trigger of a static probe (USDT), which the authors of a program or library put into it: in all processes that have the
-/// file mapped, now or later.
+/// The trigger of a static probe (USDT), which the authors of a program or library put into it: in
+/// all processes that have the file mapped, now or later.
 ///
-/// A probe can have several locations; all are sampled. Probes with a semaphore, which programs compile to a check that is cheap
-/// while no one looks, are enabled as long as the profiler runs. `readelf -n FILE` lists the probes of a file.
+/// A probe can have several locations; all are sampled. Probes with a semaphore, which programs
+/// compile to a check that is cheap while no one looks, are enabled as long as the profiler runs.
+/// `readelf -n FILE` lists the probes of a file.
 ///
 /// # Examples
 ///
@@ -40,14 +41,15 @@ pub struct Usdt {
 }
 
 impl Usdt {
-    /// Returns the trigger of a probe. `file` is a path, or the name of a library in a folder of this system. The last part of
-    /// the file, the provider and the name can be patterns, with `*`, `?` and `[a-z]`; at most 256 locations are sampled.
+    /// Returns the trigger of a probe. `file` is a path, or the name of a library in a folder of
+    /// this system. The last part of the file, the provider and the name can be patterns, with
+    /// `*`, `?` and `[a-z]`; at most 256 locations are sampled.
     pub fn new(file: impl Into<PathBuf>, provider: impl Into<String>, name: impl Into<String>) -> Usdt {
         Usdt { file: file.into(), provider: provider.into(), name: name.into(), argument: None }
     }
 
-    /// Takes argument `index` of the probe, from 0, as the value: an integer or pointer. Negative ones count as 0, as those in
-    /// memory that is not present.
+    /// Takes argument `index` of the probe, from 0, as the value: an integer or pointer. Negative
+    /// ones count as 0, as those in memory that is not present.
     #[must_use = "returns the changed trigger"]
     pub fn argument(self, index: u32) -> Usdt {
         Usdt { argument: Some(index), ..self }

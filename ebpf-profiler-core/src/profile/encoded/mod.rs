@@ -6,8 +6,9 @@
 //!
 //! # Format
 //!
-//! Version 1. Numbers are LEB128, seven bits a byte, the lowest first; signed ones zigzag. A text is its length in bytes and UTF-8. A
-//! list is its length and its items. An id is the position in its list.
+//! Version 1. Numbers are LEB128, seven bits a byte, the lowest first; signed ones zigzag. A text
+//! is its length in bytes and UTF-8. A list is its length and its items. An id is the position in
+//! its list.
 //!
 //! | part | contents |
 //! | --- | --- |
@@ -37,8 +38,9 @@
 //!   events    2 * count + 1 if they have values, then each: time, CPU + 1 (0 if unknown), value
 //! ```
 //!
-//! An address is the signed difference to the frame before it, a time that to the event before it. There is no memory of
-//! stacks, no environment and no contents of files. Command lines are included if the profile has them.
+//! An address is the signed difference to the frame before it, a time that to the event before it.
+//! There is no memory of stacks, no environment and no contents of files. Command lines are
+//! included if the profile has them.
 
 mod number;
 mod read;
@@ -65,7 +67,8 @@ pub enum DecodeError {
         /// Version of the format.
         found: u64,
     },
-    /// The profile exceeds a limit: [`Profile::MAX_ENCODED`] bytes, 4,194,304 parts other than events, or 65,536 frames in a stack.
+    /// The profile exceeds a limit: [`Profile::MAX_ENCODED`] bytes, 4,194,304 parts other than
+    /// events, or 65,536 frames in a stack.
     TooLarge,
     /// The bytes end before the profile does.
     Truncated,
@@ -80,15 +83,18 @@ impl Profile {
     /// Maximum size of an encoded profile in bytes.
     pub const MAX_ENCODED: usize = 64 << 20;
 
-    /// Writes the profile as bytes for [`decode`](Profile::decode), with all frames, named or not, and without stack memory.
+    /// Writes the profile as bytes for [`decode`](Profile::decode), with all frames, named or not,
+    /// and without stack memory.
     ///
-    /// Files are written by path and build id, so that [`symbolize`](Profile::symbolize) finds them later. The module header in
-    /// the source describes the format. It has a version; later versions of this crate read it.
+    /// Files are written by path and build id, so that [`symbolize`](Profile::symbolize) finds them
+    /// later. The module header in the source describes the format. It has a version; later
+    /// versions of this crate read it.
     ///
     /// # Errors
     ///
-    /// Fails if `out` does, or with [`InvalidData`](io::ErrorKind::InvalidData) if the profile is too large to be decoded:
-    /// [`filter`](Profile::filter) or [`group_by`](Profile::group_by) divide it.
+    /// Fails if `out` does, or with [`InvalidData`](io::ErrorKind::InvalidData) if the profile is
+    /// too large to be decoded: [`filter`](Profile::filter) or [`group_by`](Profile::group_by)
+    /// divide it.
     ///
     /// # Examples
     ///
@@ -109,12 +115,13 @@ impl Profile {
 
     /// Reads a profile that [`encode`](Profile::encode) wrote.
     ///
-    /// The bytes are not trusted: lengths, ids and texts are checked, and memory is bounded by a multiple of the size. Languages
-    /// that this crate doesn't know are `script`.
+    /// The bytes are not trusted: lengths, ids and texts are checked, and memory is bounded by a
+    /// multiple of the size. Languages that this crate doesn't know are `script`.
     ///
     /// # Errors
     ///
-    /// Fails if the source does, and if the bytes are not a whole and valid profile of a known version.
+    /// Fails if the source does, and if the bytes are not a whole and valid profile of a known
+    /// version.
     pub fn decode(source: impl Read) -> Result<Profile, DecodeError> {
         let mut bytes = Vec::new();
         source.take(Profile::MAX_ENCODED as u64 + 1).read_to_end(&mut bytes).map_err(DecodeError::Io)?;

@@ -12,7 +12,8 @@ use crate::profile::{Data, FrameId, NamedFrame, Profile, StackId, Thread, TraceI
 use crate::symbol::Symbol;
 use crate::trace::{Found, Frame};
 
-/// Returns the bytes of a profile, all of whose kinds are selected; `None` if it is too large to be decoded.
+/// Returns the bytes of a profile, all of whose kinds are selected; `None` if it is too large to be
+/// decoded.
 pub(super) fn profile(profile: &Profile) -> Option<Vec<u8>> {
     let data = &*profile.data;
     let (mut texts, mut body) = (Texts::default(), Writer::default());

@@ -24,7 +24,8 @@ use crate::profile::Kind;
 pub struct Limits {
     /// Minimum number of samples of a frame.
     pub samples: u64,
-    /// Maximum number of frames. The narrowest are merged first, of equally narrow ones those farthest from the root.
+    /// Maximum number of frames. The narrowest are merged first, of equally narrow ones those
+    /// farthest from the root.
     pub frames: usize,
     /// Maximum distance from the root.
     pub levels: usize,
@@ -47,8 +48,9 @@ pub struct Layout<'t, 'p> {
     pub merged: u64,
 }
 
-/// A frame of a flame graph with its place: [`level`](Placed::level) is the row, and [`start`](Placed::start) and
-/// [`total`](Placed::total) are the left edge and the width, in samples.
+/// A frame of a flame graph with its place: [`level`](Placed::level) is the row, and
+/// [`start`](Placed::start) and [`total`](Placed::total) are the left edge and the width, in
+/// samples.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Placed<'t, 'p> {
@@ -62,7 +64,8 @@ pub struct Placed<'t, 'p> {
     pub total: u64,
     /// Number of its samples in no callee.
     pub own: u64,
-    /// `true` if some of its frames were guessed: found through a frame pointer, without unwind data.
+    /// `true` if some of its frames were guessed: found through a frame pointer, without unwind
+    /// data.
     pub guessed: bool,
 }
 

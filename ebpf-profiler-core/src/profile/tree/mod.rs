@@ -23,9 +23,9 @@ pub use layout::{Layout, Limits, Placed};
 
 /// All stacks of a profile, merged from their roots.
 ///
-/// Below the root are the processes, by the name of their executable; then the threads with another name,
-/// without a number at its end (`worker-1`, `worker-2` are `worker-*`); then the functions by name, module and kind.
-/// Nodes that are equal in those are merged.
+/// Below the root are the processes, by the name of their executable; then the threads with another
+/// name, without a number at its end (`worker-1`, `worker-2` are `worker-*`); then the functions by
+/// name, module and kind. Nodes that are equal in those are merged.
 ///
 /// No function recurses: stacks may have any depth.
 ///
@@ -73,7 +73,8 @@ pub(crate) struct Node {
 }
 
 impl<'p> Tree<'p> {
-    /// Builds the tree of a profile's first kind of samples. Totals are values in the unit of that kind.
+    /// Builds the tree of a profile's first kind of samples. Totals are values in the unit of that
+    /// kind.
     pub fn new(profile: &'p Profile) -> Tree<'p> {
         let mut grower = Grower::new();
         for sample in profile.samples_of_first_kind() {
@@ -87,7 +88,8 @@ impl<'p> Tree<'p> {
         self.nodes[0].total
     }
 
-    /// Returns every node with its index in drawing order and the end of its subtree, in that order.
+    /// Returns every node with its index in drawing order and the end of its subtree, in that
+    /// order.
     pub(crate) fn spans(&self) -> Vec<(&Node, Range<u64>)> {
         let mut next = vec![0; self.nodes.len()];
         let mut spans = Vec::with_capacity(self.nodes.len());

@@ -10,8 +10,8 @@
 //!     "shared": { "stackTable": { "length": 2, "frame": [0,1], "prefixOffset": [0,1] }, "frameTable": …, "stringArray": … } }
 //! ```
 //!
-//! Every event is a sample with its time. Each thread has a thread of the file for each kind of events. Those of all kinds but the
-//! first have the kind in their name: `main (off-cpu)`.
+//! Every event is a sample with its time. Each thread has a thread of the file for each kind of
+//! events. Those of all kinds but the first have the kind in their name: `main (off-cpu)`.
 //!
 //! | kind | `weightType` | weight |
 //! | --- | --- | --- |
@@ -20,8 +20,8 @@
 //! | bytes | `bytes` | bytes |
 //! | count | `samples` | the value |
 //!
-//! Losses are in "More info". Functions have names, not addresses. Labels are left out. Names are cut after 1,024
-//! characters.
+//! Losses are in "More info". Functions have names, not addresses. Labels are left out. Names are
+//! cut after 1,024 characters.
 //!
 //! [processed profile format]: https://github.com/firefox-devtools/profiler/blob/main/docs-developer/processed-profile-format.md
 
@@ -36,8 +36,8 @@ use crate::profile::{Kind, Profile};
 use tables::Tables;
 use thread::Threads;
 
-/// Writes the profile for the Firefox Profiler. Threads are written one by one; memory holds the distinct stacks, and the events of
-/// one process.
+/// Writes the profile for the Firefox Profiler. Threads are written one by one; memory holds the
+/// distinct stacks, and the events of one process.
 ///
 /// # Errors
 ///

@@ -10,8 +10,8 @@
 //!         "frames": ",0,,,1,,,2,1,…" }, … ] } per frame: 2 * up + guessed, label, own value
 //! ```
 //!
-//! Numbers have base 36, and 0 may be empty. Each frame precedes its callees. `up` is the number of levels from a callee of the
-//! previous frame up to this frame: 0 for most.
+//! Numbers have base 36, and 0 may be empty. Each frame precedes its callees. `up` is the number of
+//! levels from a callee of the previous frame up to this frame: 0 for most.
 
 use std::io::{self, Write};
 use std::ptr;

@@ -1,8 +1,9 @@
 //! An interactive flame graph in one file.
 //!
-//! The file holds the page, its style, its script and the data. It loads nothing else, and its content security policy
-//! forbids it. Names of functions may be hostile: they are escaped in the data, inserted into the page as text only, and the
-//! policy's nonce blocks any other script. The parts are beside this file:
+//! The file holds the page, its style, its script and the data. It loads nothing else, and its
+//! content security policy forbids it. Names of functions may be hostile: they are escaped in the
+//! data, inserted into the page as text only, and the policy's nonce blocks any other script. The
+//! parts are beside this file:
 //!
 //! ```text
 //!   page.html    the elements, with {{names}} in place of the other parts
@@ -26,9 +27,10 @@ use super::json;
 
 /// An interactive flame graph with search, as one self-contained HTML file.
 ///
-/// A profile with several kinds of samples gets a menu of them; the page begins with the first one. Click or Enter zooms, Escape resets, `/` searches (a regular expression), arrows select the next frame, `n` and `N` the
-/// next and the previous match. The URL keeps kind, zoom and search. It draws at most 250,000 frames: the narrowest of more are
-/// merged, and the page shows their number.
+/// A profile with several kinds of samples gets a menu of them; the page begins with the first one.
+/// Click or Enter zooms, Escape resets, `/` searches (a regular expression), arrows select the next
+/// frame, `n` and `N` the next and the previous match. The URL keeps kind, zoom and search. It
+/// draws at most 250,000 frames: the narrowest of more are merged, and the page shows their number.
 ///
 /// # Examples
 ///

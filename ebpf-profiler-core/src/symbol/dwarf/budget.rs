@@ -4,8 +4,8 @@ use crate::elf::ElfError;
 
 /// The number of steps left for a file.
 ///
-/// Debug information can refer to one list, table or unit from everywhere, so its size does not bound the work. A
-/// step is about one attribute; real files need one per few bytes.
+/// Debug information can refer to one list, table or unit from everywhere, so its size does not
+/// bound the work. A step is about one attribute; real files need one per few bytes.
 #[derive(Debug)]
 pub(super) struct Budget(u64);
 

@@ -1,6 +1,7 @@
 //! An index from addresses to units.
 //!
-//! This is all that is cached of a file's debug information: 16 bytes per unit and 12 per range of code.
+//! This is all that is cached of a file's debug information: 16 bytes per unit and 12 per range of
+//! code.
 
 use gimli::{DebugAranges, Encoding, LittleEndian, Range, UnitType};
 use hashbrown::HashSet;
@@ -44,8 +45,8 @@ const MAX_ARANGES: u64 = 32 << 20;
 const HEADS: [u64; 2] = [512, 64 << 10];
 
 impl Index {
-    /// Indexes the units of a file whose code begins at `base`, in at most `max_bytes`; the rest is left out.
-    /// `malformed` counts invalid units.
+    /// Indexes the units of a file whose code begins at `base`, in at most `max_bytes`; the rest is
+    /// left out. `malformed` counts invalid units.
     pub(super) fn build(
         sections: &mut Sections<'_>,
         base: u64,
@@ -87,7 +88,8 @@ impl Index {
         (offset - unit.offset < unit.size).then_some(unit)
     }
 
-    /// Returns each unit that contains some of the ascending `addresses`, with their ascending indices.
+    /// Returns each unit that contains some of the ascending `addresses`, with their ascending
+    /// indices.
     pub(super) fn units_of(&self, addresses: &[u64], budget: &mut Budget) -> Vec<(UnitAt, Vec<u32>)> {
         let mut pairs = Vec::new();
         for stretch in &self.stretches {

@@ -135,7 +135,8 @@ impl<'l> Paths<'l> {
     }
 }
 
-/// Joins the unit's folder, the file's folder and its name; an absolute part replaces those before it.
+/// Joins the unit's folder, the file's folder and its name; an absolute part replaces those before
+/// it.
 fn path(
     entry: &FileEntry<Bytes<'_>>,
     header: &LineProgramHeader<Bytes<'_>>,

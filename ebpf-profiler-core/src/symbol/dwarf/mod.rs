@@ -5,15 +5,17 @@
 //!                                        and one run of its line program         ──► places
 //! ```
 //!
-//! Addresses are sorted and looked up in batches, so each unit is read and passed over once. Memory holds one unit at a
-//! time, however large the file is; only the [`Index`] is cached.
+//! Addresses are sorted and looked up in batches, so each unit is read and passed over once. Memory
+//! holds one unit at a time, however large the file is; only the [`Index`] is cached.
 //!
 //! # Why not addr2line
 //!
-//! The crate addr2line does the same for one address after another. It takes sections as slices, so a file is in memory as a whole, and
-//! keeps what it has parsed. Names of 2,271 addresses of a program of 58 MB took 57 MB beside the file; here 2,270 addresses take 10 MB
-//! in all, in 0.27 s of CPU time for 9,619 functions (addr2line: 0.18 s for 3,151, the addresses being function starts). A profiler has hundreds
-//! of such files, written by any user, so memory and [work](Budget) are bounded here.
+//! The crate addr2line does the same for one address after another. It takes sections as slices, so
+//! a file is in memory as a whole, and keeps what it has parsed. Names of 2,271 addresses of a
+//! program of 58 MB took 57 MB beside the file; here 2,270 addresses take 10 MB in all, in 0.27 s
+//! of CPU time for 9,619 functions (addr2line: 0.18 s for 3,151, the addresses being function
+//! starts). A profiler has hundreds of such files, written by any user, so memory and
+//! [work](Budget) are bounded here.
 
 mod budget;
 mod index;

@@ -84,8 +84,8 @@ impl<'e> Source<'e> {
         Source { sections, index, abbreviations, units: Vec::new(), max_unit }
     }
 
-    /// Caches a unit for its names, besides a few others: at least the one being read and one that it refers
-    /// to.
+    /// Caches a unit for its names, besides a few others: at least the one being read and one that
+    /// it refers to.
     pub(super) fn hold(&mut self, unit: Rc<Unit>) {
         self.units.push(unit);
         let held = |units: &[Rc<Unit>]| units.iter().map(|unit| unit.bytes()).sum::<usize>();
@@ -215,7 +215,8 @@ impl<'e, 't> Names<'e, 't> {
     }
 }
 
-/// Reads a text that an entry of `unit` refers to; `in_common` is `true` for units of the supplementary file.
+/// Reads a text that an entry of `unit` refers to; `in_common` is `true` for units of the
+/// supplementary file.
 fn find_text<'t>(
     main: &'t mut Source<'_>,
     common: Option<&'t mut Source<'_>>,

@@ -22,8 +22,8 @@ pub(in crate::symbol) struct File<'e> {
     pub(in crate::symbol) inflated: &'e Inflated,
 }
 
-/// The inflated sections of a file; `None` for those that cannot be inflated. Kept while the file is open, because a
-/// section is read for the index and again for each batch of addresses.
+/// The inflated sections of a file; `None` for those that cannot be inflated. Kept while the file
+/// is open, because a section is read for the index and again for each batch of addresses.
 #[derive(Default)]
 pub(in crate::symbol) struct Inflated([OnceCell<Option<Vec<u8>>>; NAMES.len()]);
 

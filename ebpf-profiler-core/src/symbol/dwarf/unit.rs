@@ -321,7 +321,8 @@ fn number(bytes: &[u8], encoding: Encoding) -> Result<u64, Fault> {
     Ok(Bytes::new(bytes, LittleEndian).read_offset(encoding.format)? as u64)
 }
 
-/// Returns the offset of the first entry of a unit's part of a table, the default of its base attribute.
+/// Returns the offset of the first entry of a unit's part of a table, the default of its base
+/// attribute.
 fn first_after_header(encoding: Encoding, size: u64) -> u64 {
     match (encoding.version, encoding.format) {
         (..=4, _) => 0,

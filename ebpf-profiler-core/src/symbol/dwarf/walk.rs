@@ -1,6 +1,8 @@
-//! One pass over the entries of a unit that finds the functions, inlined ones included, of the wanted addresses.
+//! One pass over the entries of a unit that finds the functions, inlined ones included, of the
+//! wanted addresses.
 //!
-//! The pass keeps a stack per wanted address and none for the tree, so entries can be nested to any depth.
+//! The pass keeps a stack per wanted address and none for the tree, so entries can be nested to any
+//! depth.
 
 use std::rc::Rc;
 
@@ -138,7 +140,8 @@ fn numbers(wanted: &[u64], range: Range) -> Option<(usize, usize)> {
     (held > 0).then_some((from, from + held))
 }
 
-/// Adds a node to a chain: a function starts it over, an inlined call goes below the innermost node that contains it.
+/// Adds a node to a chain: a function starts it over, an inlined call goes below the innermost node
+/// that contains it.
 fn push(chain: &mut Vec<u32>, number: u32, node: &Node, nodes: &[Node]) {
     if node.call.is_none() {
         chain.clear();

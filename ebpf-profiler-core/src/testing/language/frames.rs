@@ -30,7 +30,8 @@ pub(super) struct TakenFrame {
     pub(super) caller: Option<(u64, u32)>,
 }
 
-/// Walks from the loops and the code of a runtime, through a stack of lies, and returns the frames of its functions, each once.
+/// Walks from the loops and the code of a runtime, through a stack of lies, and returns the frames
+/// of its functions, each once.
 pub(super) fn taken(attachment: &Attachment, loops: &[Range<u64>], lies: &Lies<'_>) -> Vec<TakenFrame> {
     let of_process = |range: &Range<u64>| range.start.wrapping_add(START)..range.end.wrapping_add(START);
     let loops: Vec<_> = loops.iter().map(of_process).collect();

@@ -65,7 +65,8 @@ impl<'i> Lies<'i> {
         Ok(())
     }
 
-    /// Returns `true` if too much was read. Then nothing is readable any more, so that the question ends.
+    /// Returns `true` if too much was read. Then nothing is readable any more, so that the question
+    /// ends.
     fn is_exhausted(&self) -> bool {
         self.reads.get() > MAX_READS || self.bytes.get() > MAX_BYTES
     }

@@ -18,14 +18,16 @@ const ADDRESSES: [u64; 7] = [0, 8, 1 << 20, 0x7fff_0000_1238, 0x7fff_0000_1234, 
 /// Lines of one function at most.
 const MAX_LINES: usize = 1 << 17;
 
-/// Checks that a language keeps the promises of its traits, with `file` as a file that holds its runtime.
+/// Checks that a language keeps the promises of its traits, with `file` as a file that holds its
+/// runtime.
 ///
-/// It searches for the runtime in the file and in mutilated copies of it, and attaches to processes whose memory is the file and
-/// noise. There the walkers of the kernel side walk, from the loops and the code of the runtime, and the test asks for the
-/// functions of the frames that they take:
+/// It searches for the runtime in the file and in mutilated copies of it, and attaches to processes
+/// whose memory is the file and noise. There the walkers of the kernel side walk, from the loops
+/// and the code of the runtime, and the test asks for the functions of the frames that they take:
 ///
 /// * Reads are bounded, and so are names and lines.
-/// * A frame has the right check, since its memory hasn't changed. With another check its function must have no name.
+/// * A frame has the right check, since its memory hasn't changed. With another check its function
+///   must have no name.
 ///
 /// A panic is a failure too.
 ///
@@ -93,7 +95,8 @@ fn loops(runtime: &dyn Runtime, elf: &Elf) -> Result<(), String> {
     }
 }
 
-/// Looks for the runtime where pieces of the file are missing or another: whatever it finds, it comes back.
+/// Looks for the runtime where pieces of the file are missing or another: whatever it finds, it
+/// comes back.
 fn mutilated(language: &dyn Language, file: &[u8]) {
     let mut noise = Noise(7);
     for round in 1..=24 {
@@ -150,7 +153,8 @@ fn lied_to(runtime: &dyn Runtime, image: &Image, seed: u64) -> Result<(), String
     Ok(())
 }
 
-/// Asks for the function of a frame. Returns `true` if it has a name, `None` if it was rejected because of its check.
+/// Asks for the function of a frame. Returns `true` if it has a name, `None` if it was rejected
+/// because of its check.
 fn ask(attachment: &mut Attachment, frame: TakenFrame, lies: &Lies<'_>) -> Result<Option<bool>, String> {
     let names = attachment.names();
     lies.check("")?;

@@ -161,7 +161,8 @@ impl State {
     }
 
     fn call_indirect(&mut self, function: usize, is_key: &dyn Fn(u64) -> bool) -> Next {
-        // The resolver of a TLS descriptor is called with the descriptor's address, and changes no other register.
+        // The resolver of a TLS descriptor is called with the descriptor's address, and changes no other
+        // register.
         match (self.registers[X0], self.registers[function]) {
             (Value::Address(pair), Value::Word64(location)) if pair == location && pair.pointer.is_none() => {
                 self.registers[X0] = Value::DescriptorOffset(pair.plus);

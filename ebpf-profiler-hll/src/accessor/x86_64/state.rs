@@ -223,7 +223,8 @@ impl State {
     }
 
     fn call_indirect(&mut self, it: &Instruction, is_key: &dyn Fn(u64) -> bool) -> Next {
-        // The resolver of a TLS descriptor is called with the descriptor's address, and changes no other register.
+        // The resolver of a TLS descriptor is called with the descriptor's address, and changes no other
+        // register.
         if let (Operand::Based(RAX, 0), Value::Address(Location { pointer: None, plus: pair })) =
             (it.operand, self.registers[RAX])
         {

@@ -1,14 +1,14 @@
 //! Divides a message that is too large for a collector.
 //!
-//! The profile is gone, and the message may come from the spool, so the encoded message is divided. Each part has half of the
-//! samples, and a dictionary with the elements that they refer to:
+//! The profile is gone, and the message may come from the spool, so the encoded message is divided.
+//! Each part has half of the samples, and a dictionary with the elements that they refer to:
 //!
 //! ```text
 //!   samples ──► stacks ──► locations ──► mappings, functions ──► attributes ──► strings
 //! ```
 //!
-//! In this order, an element gets its new index when it is first referred to, and is rewritten when its own table is written.
-//! Everything else is copied.
+//! In this order, an element gets its new index when it is first referred to, and is rewritten when
+//! its own table is written. Everything else is copied.
 
 mod field;
 mod schema;
@@ -18,7 +18,8 @@ use std::ops::Range;
 use field::{Field, Kind, fields, put_bytes, put_number, put_varint, varints};
 use schema::{REQUEST, Role, Schema, TABLES};
 
-/// Returns two messages with half of the samples each; `None` for fewer than two samples or a malformed message.
+/// Returns two messages with half of the samples each; `None` for fewer than two samples or a
+/// malformed message.
 pub(super) fn divide(message: &[u8]) -> Option<[Vec<u8>; 2]> {
     let mut all = Part::new(message, 0..0)?;
     all.rewrite(message, REQUEST, &mut Vec::new())?;

@@ -7,7 +7,8 @@
 //! | `0000`, `0001` | the same | a literal that is not added |
 //! | `001` | size | a new size of the dynamic table |
 //!
-//! The encoder writes literals without Huffman code that are not added; the decoder accepts all forms.
+//! The encoder writes literals without Huffman code that are not added; the decoder accepts all
+//! forms.
 
 use std::collections::VecDeque;
 

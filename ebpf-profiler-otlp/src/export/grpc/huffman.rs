@@ -1,7 +1,8 @@
 //! The Huffman code of HPACK (RFC 7541, appendix B).
 //!
-//! The code is canonical: codes of one length are consecutive in the order of their symbols, and the first code of a length
-//! follows the last of the next shorter length. The lengths alone define it.
+//! The code is canonical: codes of one length are consecutive in the order of their symbols, and
+//! the first code of a length follows the last of the next shorter length. The lengths alone define
+//! it.
 
 /// Length of each byte's code in bits.
 #[rustfmt::skip]
@@ -55,7 +56,8 @@ const SYMBOLS: [u8; 256] = {
     symbols
 };
 
-/// Decodes a string; `None` if it has an invalid code, or more than seven bits or a zero as padding.
+/// Decodes a string; `None` if it has an invalid code, or more than seven bits or a zero as
+/// padding.
 pub(super) fn decode(bytes: &[u8]) -> Option<Vec<u8>> {
     let mut text = Vec::new();
     let mut code = Code::default();

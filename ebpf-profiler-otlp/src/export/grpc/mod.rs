@@ -5,11 +5,13 @@
 //!   server  SETTINGS, WINDOW_UPDATE ..., HEADERS, DATA, HEADERS with grpc-status
 //! ```
 //!
-//! Each call has a connection, as with HTTP/1.1, so there is one stream and no priority. DATA is sent as far as the server's
-//! flow-control windows allow; when they are exhausted, frames are read until they grow.
+//! Each call has a connection, as with HTTP/1.1, so there is one stream and no priority. DATA is
+//! sent as far as the server's flow-control windows allow; when they are exhausted, frames are read
+//! until they grow.
 //!
-//! Written by hand, in 600 lines: the smallest client, `h2`, brings 20 crates, among them the async runtime `tokio`, which
-//! an embedder's program may not have, for one call every few seconds. The fuzz targets `frames`, `hpack` and `grpc` cover it.
+//! Written by hand, in 600 lines: the smallest client, `h2`, brings 20 crates, among them the async
+//! runtime `tokio`, which an embedder's program may not have, for one call every few seconds. The
+//! fuzz targets `frames`, `hpack` and `grpc` cover it.
 
 mod frame;
 pub(super) mod hpack;
@@ -46,8 +48,9 @@ const MAX_BODY: usize = 4 << 20;
 const MAX_BLOCK: usize = 64 << 10;
 /// Maximum number of frames that one call receives, besides one for each KiB that it sends.
 ///
-/// Servers send some ten frames, and two or three for 16 KiB that they receive. Without the limit, endless SETTINGS,
-/// WINDOW_UPDATE, CONTINUATION, PING or empty DATA frames would take a CPU until the deadline.
+/// Servers send some ten frames, and two or three for 16 KiB that they receive. Without the limit,
+/// endless SETTINGS, WINDOW_UPDATE, CONTINUATION, PING or empty DATA frames would take a CPU until
+/// the deadline.
 const MAX_FRAMES: usize = 4_096;
 
 /// Sends a message and reads the answer.

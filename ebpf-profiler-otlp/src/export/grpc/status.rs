@@ -60,7 +60,8 @@ impl Answer {
     }
 }
 
-/// Decodes `google.rpc.Status { details 3: Any { type_url 1, value 2: RetryInfo { retry_delay 1: Duration } } }`.
+/// Decodes `google.rpc.Status { details 3: Any { type_url 1, value 2: RetryInfo { retry_delay 1:
+/// Duration } } }`.
 fn retry_info(answer: &Answer) -> Option<Duration> {
     let status = base64(answer.text("grpc-status-details-bin")?.as_bytes())?;
     let details = fields(&status).filter_map(|field| bytes(field, 3));
@@ -142,7 +143,8 @@ mod tests {
         }
     }
 
-    /// Status { 8, "full", [Any { "type.googleapis.com/google.rpc.RetryInfo", RetryInfo { 3.5 s } }] }
+    /// Status { 8, "full", [Any { "type.googleapis.com/google.rpc.RetryInfo", RetryInfo { 3.5 s }
+    /// }] }
     #[test]
     fn retry_info_sets_the_wait() {
         let url = b"type.googleapis.com/google.rpc.RetryInfo";

@@ -1,4 +1,5 @@
-//! Layout of the registers in a thread's `prstatus`. Every line that names a register is in this folder.
+//! Layout of the registers in a thread's `prstatus`. Every line that names a register is in this
+//! folder.
 
 use ebpf_profiler_core::elf::Arch;
 use ebpf_programs::abi::registers::Registers;

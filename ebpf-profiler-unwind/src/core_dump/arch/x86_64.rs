@@ -2,7 +2,8 @@
 
 use super::Layout;
 
-/// r15 r14 r13 r12 rbp rbx r11 r10 r9 r8 rax rcx rdx rsi rdi orig_rax rip cs eflags rsp ss fs_base gs_base ds es fs gs
+/// r15 r14 r13 r12 rbp rbx r11 r10 r9 r8 rax rcx rdx rsi rdi orig_rax rip cs eflags rsp ss fs_base
+/// gs_base ds es fs gs
 pub(super) static LAYOUT: Layout = Layout {
     words: 27,
     pc: 16,
