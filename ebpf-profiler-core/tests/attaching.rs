@@ -16,6 +16,7 @@ use ebpf_profiler_core::language::{
     Attached, Attachment, FramePath, FrameWalker, Function, Language, Memory, Reason, Runtime, Target,
 };
 use ebpf_profiler_core::process::Opener;
+use ebpf_profiler_core::trace::Frame;
 use ebpf_programs::abi::arena::UNIT;
 use ebpf_programs::abi::mapping::{Mapping, kind};
 use ebpf_programs::abi::record::frame::{DETAIL, INTERPRETED, LOOP};
@@ -289,6 +290,21 @@ fn memory_that_is_made_executable_again_costs_no_search_for_a_file() {
         registry.apply(&LifeEvent { time, pid: PID, life: Life::Mapped(anonymous()) });
     }
     assert_eq!(openers.load(Ordering::Relaxed), before);
+}
+
+/// Events of a process were lost, and its mappings read again: its files are known although it isn't published again yet.
+#[test]
+fn files_are_known_as_soon_as_mappings_were_read_again() {
+    let slow = Slow { asked: Arc::default(), answers: u32::MAX, first: Reason::NotReady, owns_memory: false };
+    let mut registry = with_maps(slow, vec![map(START), anonymous()]);
+    registry.apply(&LifeEvent { time: 1, pid: PID, life: Life::Executed });
+    registry.apply(&LifeEvent { time: 2, pid: PID, life: Life::Mapped(map(START)) });
+    assert!(registry.publish(PID, 3).is_some());
+    registry.apply(&LifeEvent { time: SECOND, pid: 0, life: Life::Lost { count: 1 } });
+    registry.reread_mappings(PID, 2 * SECOND);
+    let mut frames = Vec::new();
+    registry.frames(PID, &[START + 0x10], 2 * SECOND, &mut frames);
+    assert!(matches!(frames[..], [Frame::Native { .. }]), "{frames:?}");
 }
 
 #[test]

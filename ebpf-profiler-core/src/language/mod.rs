@@ -390,12 +390,20 @@ pub enum Reason {
     Replaced,
     /// A version or build whose structures are unknown.
     Unsupported,
+    /// The address lies in no code that the runtime knows: a perf map may name it.
+    Foreign,
 }
 
 impl Reason {
     /// All reasons, in a fixed order; new ones are appended.
-    pub const ALL: &[Reason] =
-        &[Reason::NotReady, Reason::Unreadable, Reason::Implausible, Reason::Replaced, Reason::Unsupported];
+    pub const ALL: &[Reason] = &[
+        Reason::NotReady,
+        Reason::Unreadable,
+        Reason::Implausible,
+        Reason::Replaced,
+        Reason::Unsupported,
+        Reason::Foreign,
+    ];
 
     /// Returns a description in a few words.
     pub const fn text(self) -> &'static str {
@@ -405,6 +413,7 @@ impl Reason {
             Reason::Implausible => "implausible data",
             Reason::Replaced => "replaced since",
             Reason::Unsupported => "version not known",
+            Reason::Foreign => "unknown code",
         }
     }
 }

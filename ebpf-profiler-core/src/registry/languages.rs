@@ -68,7 +68,16 @@ impl Registry {
         let (system, stats) = (&**system, &mut stats.interpreters);
         let mut around =
             Context { pid, now, regions, files: &*modules, system, journal: &**journal, scripts, stats };
-        entry.interpreters.frames(call, detail, Caller::of(detail, behind), &mut around, frames);
+        let foreign =
+            entry.interpreters.frames(call, detail, Caller::of(detail, behind), &mut around, frames);
+        // A perf map may name what the runtime doesn't know.
+        if let Some(address) = foreign
+            && let Some(Frame::Script { found, .. }) = frames.last().copied()
+            && let named @ Frame::Script { .. } = self.jit_frame(pid, regions, address, found, now)
+            && let Some(last) = frames.last_mut()
+        {
+            *last = named;
+        }
     }
 
     /// Discovers the interpreters among the files of a process.

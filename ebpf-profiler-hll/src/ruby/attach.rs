@@ -5,7 +5,7 @@ use std::ops::Range;
 use ebpf_profiler_core::language::{Attachment, CodeRanges, FramePath, FrameWalker, Reason, Target};
 
 use ebpf_programs::abi::interpreter::walker;
-use ebpf_programs::abi::ruby::{PARAMETER_COLLECTION, PARAMETER_STRING, PARAMETER_TEXT};
+use ebpf_programs::abi::ruby::{CONTEXT_FRAME, PARAMETER_COLLECTION, PARAMETER_STRING, PARAMETER_TEXT};
 
 use super::collection::Collection;
 use super::name::Names;
@@ -13,9 +13,6 @@ use super::offsets::Offsets;
 use super::symbol::Symbols;
 use crate::accessor::Origin;
 use crate::thread_local;
-
-/// Offset of the innermost control frame in an execution context, in all versions.
-const INNERMOST: i64 = 16;
 
 /// Facts about a runtime that are read once from its file.
 #[derive(Clone, Debug)]
@@ -40,7 +37,7 @@ pub(super) fn attach(facts: &RuntimeFacts, target: &Target<'_>) -> Result<Attach
     let symbols = Symbols::find(variables, &offsets, target.memory())?;
     let mut path = thread_local::path(facts.context, target)?;
     path.extend(offsets.thread_context.map(i64::from));
-    path.push(INNERMOST);
+    path.push(CONTEXT_FRAME as i64);
     let path = FramePath::from_thread_pointer(&path);
     let mut parameters = vec![u64::from(offsets.frame_size)];
     for range in &facts.callers {

@@ -144,7 +144,7 @@ impl Names {
         // Before WebAssembly, whose maps take longer to search.
         let Some(code) = self.code_at(heap, pc) else {
             let found = self.wasm.as_mut().and_then(|wasm| wasm.function(heap.memory, pc));
-            let found = found.ok_or(Reason::Implausible)?;
+            let found = found.ok_or(Reason::Foreign)?;
             return without_function(Function::new(found.name).with_file(found.file));
         };
         if let Some(name) = code.stub(heap) {

@@ -135,6 +135,9 @@ pub const PARAMETER_CALLERS: usize = 1;
 /// enter compiled code: start and end (exclusive).
 pub const PARAMETER_TEXT: usize = 5;
 
+/// Offset of the innermost control frame in an execution context, in all versions.
+pub const CONTEXT_FRAME: u64 = 16;
+
 /// Number of the parameter that is the address of the word with the flag of a running garbage collection, and of the one
 /// that is the flag's mask; 0 if unknown.
 pub const PARAMETER_COLLECTION: usize = 7;

@@ -15,6 +15,9 @@
 //! | WebAssembly, regular expression, other compiled code | its address |
 //!
 //! Builtins that are functions of their own are native frames, for which the unwind table of their file has rows.
+//!
+//! Executable memory without a file can be that of another compiler, too: a frame in it with neither a function nor a type is left to
+//! the rules for unknown code.
 
 use super::arch::{Arch, CallInstruction, HalfFrame, HalfState};
 use super::identity::v8::{self as identity, Numbers};
@@ -28,8 +31,14 @@ use crate::machine::Machine;
 /// Maximum distance from the stack pointer to the frame pointer, in bytes.
 const MAX_FRAME: u64 = 1 << 24;
 
+/// Minimum distance from the stack pointer to the frame pointer of a whole frame, in bytes: what identifies it is between them.
+const MIN_FRAME: u64 = 16;
+
 /// Number of bytes that a prologue takes to push what identifies its function.
 const PUSHES: u64 = 8;
+
+/// Marks of frames without a function: twice a small number for each type.
+const TYPES: core::ops::RangeInclusive<u64> = 2..=128;
 
 /// Mask of the distance from the start of a page.
 const PAGE: u64 = 4095;
@@ -94,6 +103,11 @@ pub(super) fn step<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, pc: u6
         leaf.caller.sp = fp.wrapping_add(16);
         if leaf.state == state::WHOLE {
             is_typed = words[6] & 1 == 0;
+            let is_marked = !is_typed || TYPES.contains(&words[6]);
+            if kind == kind::COMPILED && !(is_marked && fp.wrapping_sub(sp) >= MIN_FRAME) {
+                walk.emit_native(machine, pc);
+                return Ok(false);
+            }
             function = words[5];
             offset = words[7u64.wrapping_sub(parameter(walk, parameter::OFFSET_WORD)) as usize & 7];
         }
@@ -111,14 +125,22 @@ pub(super) fn step<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, pc: u6
             emit_function(walk, machine, pc, function, shape::INTERPRETED, (offset >> 32) as u32);
         }
         kind::BASELINE if is_typed => walk.emit_native(machine, pc),
-        _ if is_typed => emit_compiled(walk, machine, pc, 0),
+        _ if is_typed => {
+            emit_compiled(walk, machine, pc, 0, true);
+        }
         kind::BASELINE => {
             // The first line while the frame is built, else the last one.
             let position =
                 if leaf.state == state::BUILDING || leaf.state == state::ENTERED { 0 } else { u32::MAX };
             emit_function(walk, machine, pc, function, shape::BASELINE, position);
         }
-        _ => emit_compiled(walk, machine, pc, function),
+        _ => {
+            let is_certain = leaf.state != state::WHOLE;
+            if !emit_compiled(walk, machine, pc, function, is_certain) {
+                walk.emit_native(machine, pc);
+                return Ok(false);
+            }
+        }
     }
     walk.enter_caller::<A>(&leaf.caller)?;
     Ok(true)
@@ -404,16 +426,24 @@ fn emit_optimized<M: Machine>(walk: &mut Walk, machine: &mut M, code: &Code) {
     walk.emit_runtime_frame(machine, shape::OPTIMIZED, address, code.check, position);
 }
 
-/// Emits a function in compiled code.
+/// Emits a function in compiled code. Returns `false` if the frame has none, unless it is certain that the code is V8's.
 #[inline(always)]
-fn emit_compiled<M: Machine>(walk: &mut Walk, machine: &mut M, pc: u64, function: u64) {
+fn emit_compiled<M: Machine>(
+    walk: &mut Walk,
+    machine: &mut M,
+    pc: u64,
+    function: u64,
+    mut is_certain: bool,
+) -> bool {
     let is_exact = walk.flags & frame::EXACT != 0;
     let known = if is_exact { Code::NONE } else { cached(walk, machine, pc) };
     if known.is_found() {
         if known.is_baseline {
-            return emit_function(walk, machine, pc, function, shape::BASELINE, known.offset as u32);
+            emit_function(walk, machine, pc, function, shape::BASELINE, known.offset as u32);
+        } else {
+            emit_optimized(walk, machine, &known);
         }
-        return emit_optimized(walk, machine, &known);
+        return true;
     }
     let (mut form, mut address, mut check, mut position) = (shape::ADDRESS, pc, 0, 0);
     if let Some((shared, code)) = fields(walk, machine, function) {
@@ -425,10 +455,13 @@ fn emit_compiled<M: Machine>(walk: &mut Walk, machine: &mut M, pc: u64, function
             walk.interpreter.parameters[parameter::DISPATCH] = table;
             if !found.is_baseline {
                 cache(walk, machine, pc, &found);
-                return emit_optimized(walk, machine, &found);
+                emit_optimized(walk, machine, &found);
+                return true;
             }
         }
-        check = check_of(walk, machine, shared).unwrap_or(0);
+        let of_function = check_of(walk, machine, shared);
+        is_certain |= of_function.is_some();
+        check = of_function.unwrap_or(0);
         if !found.is_found() {
             // A function whose code was replaced while it runs.
             let at = shared.wrapping_sub(1).wrapping_add(parameter(walk, parameter::DATA));
@@ -445,10 +478,14 @@ fn emit_compiled<M: Machine>(walk: &mut Walk, machine: &mut M, pc: u64, function
             position = found.offset as u32;
         }
     }
+    if !is_certain {
+        return false;
+    }
     if form == shape::ADDRESS
         && let Some(around) = machine.read_object(pc.wrapping_sub(8), 16)
     {
         check = address_check(check, &[around[0], around[1]]);
     }
     walk.emit_runtime_frame(machine, form, address, check, position);
+    true
 }

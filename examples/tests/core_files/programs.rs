@@ -3,6 +3,8 @@
 use std::process::Command;
 use std::time::Duration;
 
+use examples::{CoreFile, Stack};
+
 use crate::compare::{Difference, compare};
 use crate::dump::{after, are_here, build, by_the_kernel, find, folder, source, when_ready};
 
@@ -58,7 +60,20 @@ fn java() {
     build(Command::new("javac").arg("-d").arg(&classes).arg(source("Calls.java")));
     let small = ["-Xmx24m", "-XX:+UseSerialGC", "-XX:ReservedCodeCacheSize=8m", "-Xshare:off"];
     let mut java = Command::new("java");
-    compare(&when_ready("java", java.args(small).arg("-cp").arg(&classes).arg("Calls")), 10, &[METHODS]);
+    let dump = when_ready("java", java.args(small).arg("-cp").arg(&classes).arg("Calls"));
+    compare(&dump, 10, &[METHODS]);
+    // The compiler puts several calls into one frame. Nearly all time is spent in the innermost one.
+    let stacks = CoreFile::open(&dump.core, &[]).unwrap().stacks();
+    let counts: Vec<_> = stacks.iter().map(|stack| count(stack, "Calls.count")).collect();
+    println!("calls of Calls.count in each thread: {counts:?}");
+    assert_eq!(counts.iter().filter(|&&count| count > 0).count(), 2);
+    assert!(counts.contains(&13) && counts.iter().all(|&count| count <= 13));
+}
+
+/// Returns the number of calls of a function in a stack, with those that were inlined.
+fn count(stack: &Stack, function: &str) -> usize {
+    let functions = stack.calls.iter().flat_map(|call| &call.functions);
+    functions.filter(|called| called.name == function).count()
 }
 
 #[test]

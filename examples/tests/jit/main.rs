@@ -12,7 +12,7 @@
 //! | JVM, `jcmd PID Compiler.perfmap` | a perf map, once, while it runs |
 //! | PHP, `opcache.jit_debug` | a perf map |
 //!
-//! No language is plugged in.
+//! No language is plugged in, but where machine code of others is in a process that a language knows.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
@@ -20,6 +20,7 @@
     reason = "a test fails by panicking, and prints"
 )]
 
+mod claimed;
 mod namespaces;
 mod outcome;
 mod scripts;
@@ -29,6 +30,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use ebpf_profiler_core::Profiler;
+use ebpf_profiler_core::live::Builder;
 use ebpf_profiler_core::profile::Profile;
 use outcome::Outcome;
 
@@ -141,13 +143,16 @@ impl Running {
     }
 
     fn profile(&self) -> Profile {
-        let profiler = Profiler::builder()
+        self.profile_with(|builder| builder)
+    }
+
+    fn profile_with(&self, adjust: impl FnOnce(Builder) -> Builder) -> Profile {
+        let builder = Profiler::builder()
             .deadline(Duration::from_secs(120))
             .frequency(499)
             .pid(self.pid)
-            .unwind(ebpf_profiler_unwind::tables())
-            .start()
-            .unwrap_or_else(|error| panic!("{error}"));
+            .unwind(ebpf_profiler_unwind::tables());
+        let profiler = adjust(builder).start().unwrap_or_else(|error| panic!("{error}"));
         profiler.run_for(Duration::from_secs(3)).unwrap()
     }
 }

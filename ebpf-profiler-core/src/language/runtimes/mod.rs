@@ -265,7 +265,8 @@ impl Interpreters {
     }
 
     /// Appends the frame of a function, after those of the functions inlined into it, innermost
-    /// first. A hidden function has none.
+    /// first. A hidden function has none. Returns the address of code that its runtime
+    /// doesn't know.
     pub(crate) fn frames(
         &mut self,
         call: u64,
@@ -273,7 +274,7 @@ impl Interpreters {
         caller: Option<Caller>,
         around: &mut Context<'_>,
         frames: &mut Vec<Frame>,
-    ) {
+    ) -> Option<u64> {
         let found = if call & frame::GUESSED != 0 { Found::Guessed } else { Found::Exactly };
         let number = (call >> frame::INTERPRETER_SHIFT) as usize & (MAX - 1);
         let address = call & ADDRESS;
@@ -284,11 +285,13 @@ impl Interpreters {
             // A replay: the file may not exist here.
             let Some(named) = around.journal.recall(&call) else {
                 let function = unnamed(around, "script", "process not known");
-                return frames.push(Frame::Script { function, line: 0, found });
+                frames.push(Frame::Script { function, line: 0, found });
+                return None;
             };
             self.running.resize_with(number + 1, || Running::recorded(named.language));
         }
         let seen = Seen { call, position: detail as u32, caller, found };
-        self.running[number].frames(&seen, around, frames);
+        let is_foreign = self.running[number].frames(&seen, around, frames);
+        is_foreign.then_some(address & ((1 << frame::SHAPE_SHIFT) - 1))
     }
 }

@@ -27,6 +27,8 @@ pub(super) struct Known {
     script: ScriptId,
     /// Time at which an unnamed function is read again.
     pub(super) unnamed_until: Option<u64>,
+    /// `true` for the address of code that the runtime doesn't know.
+    is_foreign: bool,
     /// Hidden functions produce no output frame.
     is_hidden: bool,
     function: Arc<Function>,
@@ -45,18 +47,20 @@ pub(super) struct Seen {
 
 impl Running {
     /// Appends the frame of a function, after those of the functions inlined into it, innermost
-    /// first.
-    pub(super) fn frames(&mut self, seen: &Seen, around: &mut Context<'_>, frames: &mut Vec<Frame>) {
+    /// first. Returns `true` if it is code that the runtime doesn't know.
+    pub(super) fn frames(&mut self, seen: &Seen, around: &mut Context<'_>, frames: &mut Vec<Frame>) -> bool {
         let &Seen { call: ScriptCall { address, check, site, .. }, position, found, .. } = seen;
         if address == 0 {
             let function = unnamed(around, self.language, "frame not readable");
-            return frames.push(Frame::Script { function, line: 0, found });
+            frames.push(Frame::Script { function, line: 0, found });
+            return false;
         }
         let key = Key { address, check, site, bits: position & self.identity_bits };
         let known = self.known(key, seen, around);
         if known.is_hidden {
-            return;
+            return false;
         }
+        let is_foreign = known.is_foreign;
         let inlined = known.function.inlines.calls_at(position).iter().rev().filter_map(|&(index, line)| {
             let &function = known.inlined.get(index as usize)?;
             Some(Frame::Script { function, line, found: Found::Inlined })
@@ -69,6 +73,7 @@ impl Running {
             function = self.family.unnamed(key.of_family(), position, reserve).unwrap_or(function);
         }
         frames.push(Frame::Script { function, line, found });
+        is_foreign
     }
 
     /// Drops all names, those of the family as well.
@@ -144,6 +149,7 @@ impl Running {
             around.journal.record(&seen.call, &named);
             named
         });
+        let is_foreign = matches!(named.function, Err(Reason::Foreign));
         let (script, function, unnamed_until) = match named.function {
             Ok(function) => {
                 around.stats.functions += 1;
@@ -160,8 +166,14 @@ impl Running {
         let inlined = function.inlines.functions().iter();
         let inlined =
             inlined.map(|inlined| around.scripts.intern(self::script(named.language, inlined))).collect();
-        let known =
-            Known { script: around.scripts.intern(script), unnamed_until, is_hidden, function, inlined };
+        let known = Known {
+            script: around.scripts.intern(script),
+            unnamed_until,
+            is_foreign,
+            is_hidden,
+            function,
+            inlined,
+        };
         if unnamed_until.is_none() && self.identity_bits != 0 {
             let frames = self.family.insert(key.of_family(), known.clone());
             for (position, id) in frames.into_iter().filter(|_| !known.is_hidden) {

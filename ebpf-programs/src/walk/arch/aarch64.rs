@@ -18,6 +18,8 @@ impl Arch for Aarch64 {
     const SIGNAL_PC: u64 = 176 + 8 + 32 * 8;
 
     const JS_FUNCTION: usize = 1;
+    // x20 and x19; RJIT has no code for arm64; x0 and x1
+    const RUBY: [[usize; 2]; 3] = [[20, 19], [20, 19], [0, 1]];
 
     /// Keeps the low 48 bits; a signature is in the bits above them.
     #[inline(always)]
@@ -47,6 +49,11 @@ impl Arch for Aarch64 {
             return CallInstruction::Direct(from.wrapping_add(distance as u64));
         }
         if code & 0xfeff_f000 == 0xd63f_0000 { CallInstruction::Indirect } else { CallInstruction::None }
+    }
+
+    #[inline(always)]
+    fn calls_register<M: Machine>(machine: &mut M, address: u64) -> bool {
+        Self::call_before(machine, address) == CallInstruction::Indirect
     }
 
     #[inline(always)]

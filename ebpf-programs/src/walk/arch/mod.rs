@@ -29,6 +29,10 @@ pub trait Arch {
     /// The DWARF number of the register in which V8's code passes the called function.
     const JS_FUNCTION: usize;
 
+    /// The DWARF numbers of the registers in which code that Ruby's compilers made keeps the execution context and the control
+    /// frame: those of YJIT, those of RJIT, and those that pass both to compiled code.
+    const RUBY: [[usize; 2]; 3];
+
     /// Strips the signature that the CPU may have put into the upper bits of a code address.
     fn strip(address: u64) -> u64;
 
@@ -49,6 +53,9 @@ pub trait Arch {
 
     /// Returns the call instruction that ends at `address`.
     fn call_before<M: Machine>(machine: &mut M, address: u64) -> CallInstruction;
+
+    /// Returns `true` if a call of the address in a register ends at `address`.
+    fn calls_register<M: Machine>(machine: &mut M, address: u64) -> bool;
 
     /// Returns the distance from the stack pointer to the struct whose address the call before a return address passed, if the
     /// code before the call shows that it passed one in its own frame.

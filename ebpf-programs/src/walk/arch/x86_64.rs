@@ -28,6 +28,8 @@ impl Arch for X86_64 {
     const SIGNAL_PC: u64 = 168;
     // rdi
     const JS_FUNCTION: usize = 5;
+    // r12 and r13, r14 and r15, rdi and rsi
+    const RUBY: [[usize; 2]; 3] = [[12, 13], [14, 15], [5, 4]];
 
     #[inline(always)]
     fn strip(address: u64) -> u64 {
@@ -89,6 +91,12 @@ impl Arch for X86_64 {
             || is_indirect(code >> 16)
             || is_indirect(code >> 8);
         if indirect { CallInstruction::Indirect } else { CallInstruction::None }
+    }
+
+    /// Recognizes `ff d0` to `ff d7`; those of r8 to r15 have a prefix.
+    #[inline(always)]
+    fn calls_register<M: Machine>(machine: &mut M, address: u64) -> bool {
+        machine.read_memory(address.wrapping_sub(8)).is_some_and(|code| code >> 48 & 0xf8ff == 0xd0ff)
     }
 
     /// Recognizes a call that passes the address of a struct, whose first word is written just before:
