@@ -21,6 +21,9 @@
 //! at most every 20 ms and before an address is looked up, so code that replaces other code at the
 //! same address takes over its name.
 //!
+//! A file does not say when code was freed. Where memory was unmapped, and code without an entry was mapped there later, the
+//! former entry names it: a runtime that makes its code executable, writable and executable again looks the same from outside.
+//!
 //! # Untrusted input
 //!
 //! A map is read only if it is a regular file of the process's user or of root. At most 64 MiB are
