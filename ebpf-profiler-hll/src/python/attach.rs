@@ -11,6 +11,12 @@ use super::version::Version;
 use crate::accessor::{Location, Origin};
 use crate::thread_local;
 
+/// The newest version that was tested. Later ones are accepted if their offsets pass a check in the process.
+const NEWEST: Version = Version(3, 15);
+
+/// Maximum number of interpreters that the check covers.
+const MAX_INTERPRETERS: usize = 16;
+
 /// Maximum number of members of a type that are read.
 const MAX_MEMBERS: u64 = 64;
 
@@ -38,6 +44,9 @@ pub(super) struct RuntimeFacts {
 
 pub(super) fn attach(facts: &RuntimeFacts, target: &Target<'_>) -> Result<Attachment, Reason> {
     let mut offsets = facts.offsets;
+    if facts.version > NEWEST {
+        check_unknown(facts, target)?;
+    }
     let code_type = target.address(facts.code_type);
     if let Some(members) = offsets.type_members {
         refine(&mut offsets.code, code_type.wrapping_add(members.into()), target.memory())?;
@@ -82,6 +91,48 @@ pub(super) fn attach(facts: &RuntimeFacts, target: &Target<'_>) -> Result<Attach
     };
     let walker = list.build().map_err(|_| Reason::Unsupported)?;
     Ok(Attachment::new(walker, Names::new(facts.version, offsets, code_type, walker)))
+}
+
+/// Checks the offsets of a version that is newer than all tested ones by the first thread of each interpreter: its id is the address of
+/// its control block, which begins with its own address, and its frame's code object is of the type for code. Fails with
+/// [`Reason::Unsupported`] otherwise.
+fn check_unknown(facts: &RuntimeFacts, target: &Target<'_>) -> Result<(), Reason> {
+    let memory = target.memory();
+    let offsets = &facts.offsets;
+    let lists = offsets.lists.filter(|_| facts.arch == Arch::X86_64).ok_or(Reason::Unsupported)?;
+    let word = |at: u64, offset: u32| memory.u64(at.wrapping_add(offset.into()));
+    let head = thread_local::address(facts.interpreters.ok_or(Reason::Unsupported)?, target)?;
+    let (mut interpreter, mut is_checked) = (memory.u64(head)?, false);
+    for _ in 0..MAX_INTERPRETERS {
+        if interpreter == 0 {
+            break;
+        }
+        let state = word(interpreter, lists.threads)?;
+        let id = if state == 0 { 0 } else { word(state, lists.thread)? };
+        // A new state has no thread yet.
+        if id != 0 {
+            if memory.u64(id).map_err(|_| Reason::Unsupported)? != id {
+                return Err(Reason::Unsupported);
+            }
+            is_checked |= has_code(facts, state, target)?;
+        }
+        interpreter = word(interpreter, lists.interpreter)?;
+    }
+    if is_checked { Ok(()) } else { Err(Reason::NotReady) }
+}
+
+/// Returns `true` if a thread state has a frame of a code object, `false` if it has no frame or one of the loop itself. Fails with
+/// [`Reason::Unsupported`] if that is another object.
+fn has_code(facts: &RuntimeFacts, state: u64, target: &Target<'_>) -> Result<bool, Reason> {
+    let (memory, offsets) = (target.memory(), &facts.offsets);
+    let frame = memory.u64(state.wrapping_add_signed(offsets.top.0))?;
+    let Run::EndsBefore { offset, value } = offsets.frames.run else { return Err(Reason::Unsupported) };
+    if frame == 0 || memory.array::<1>(frame.wrapping_add(offset.into()))?[0] >= value {
+        return Ok(false);
+    }
+    let code = memory.u64(frame.wrapping_add(offsets.frames.code.into()))? & offsets.frames.code_mask;
+    let found = memory.u64(code.wrapping_add(offsets.object_type.into())).map_err(|_| Reason::Unsupported)?;
+    if found == target.address(facts.code_type) { Ok(true) } else { Err(Reason::Unsupported) }
 }
 
 /// Returns the path over a thread's own state, and the number of its hops that lead to the state.

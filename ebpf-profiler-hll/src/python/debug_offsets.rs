@@ -6,7 +6,7 @@
 //!
 //!   runtime_state      size  finalizing  interpreters_head
 //!   interpreter_state  size  id  next  threads_head  …
-//!   thread_state       size  prev 0  next 8  interp 16  current_frame  thread_id …
+//!   thread_state       size  prev 0  next 8  interp 16  current_frame  …  thread_id  native_thread_id  datastack_chunk  status …
 //!   interpreter_frame  size  previous  executable  instr_ptr  localsplus  owner  …
 //!   code_object        size  filename  name  qualname  linetable  firstlineno  argcount  localsplusnames  …
 //!   pyobject           size  ob_type
@@ -31,6 +31,9 @@ const SIZE: usize = 2048;
 /// Upper bound of plausible sizes and offsets of the structures used.
 const MAX_OFFSET: u64 = 4096;
 
+/// Maximum number of fields of a thread state from the one behind the current frame to its status: 3.15 has 7.
+const MAX_THREAD_FIELDS: usize = 16;
+
 /// Address bits of pointers to code objects, whose lowest bits are tags from 3.14 on.
 const UNMARKED: u64 = !7;
 
@@ -48,9 +51,16 @@ pub(super) fn parse(bytes: &[u8]) -> Option<Offsets> {
         return None;
     }
     let groups = Groups(words.get(3..)?);
-    let (at, thread) = groups.find(0, |[size, prev, next, interp, frame, id]| {
-        [prev, next, interp] == [0, 8, 16] && frame < size && frame > interp && id < size && id > interp
+    let (at, thread) = groups.find(0, |[size, prev, next, interp, frame]| {
+        [prev, next, interp] == [0, 8, 16] && frame < size && frame > interp
     })?;
+    let [size, _, next, _, frame] = thread;
+    let top = frame;
+    // 3.15 has further frames and a counter before it.
+    let (end, [thread_id, ..]) = groups.find(at, |[id, native, chunk, status]| {
+        id > top && native == id + 8 && chunk > native && chunk < size && status < top
+    })?;
+    let at = Some(end).filter(|end| end - at <= MAX_THREAD_FIELDS)?;
     let (at, frame) = groups.find(at, |[size, previous, executable, pointer, locals, owner]| {
         size == locals + 8 && [previous, executable, pointer, owner].iter().all(|field| *field < locals)
     })?;
@@ -74,8 +84,8 @@ pub(super) fn parse(bytes: &[u8]) -> Option<Offsets> {
     let frames = frames(frame);
     let (qualname, version, instructions) = (Some(qualname), Some(version), Some(adaptive));
     Some(Offsets {
-        top: (thread[4].into(), None),
-        lists: lists(&words[3..], thread),
+        top: (top.into(), None),
+        lists: lists(&words[3..], next, thread_id),
         current: None,
         frames,
         code: CodeOffsets { size, filename, name, qualname, first_line, version, table, instructions },
@@ -90,7 +100,7 @@ pub(super) fn parse(bytes: &[u8]) -> Option<Offsets> {
 
 /// Reads the lists of interpreters and threads from the first two groups, which no relation
 /// identifies.
-fn lists(groups: &[u64], [_, _, next, _, _, thread]: [u32; 6]) -> Option<ListOffsets> {
+fn lists(groups: &[u64], next: u32, thread: u32) -> Option<ListOffsets> {
     let &[_, _, head, size, id, interpreter, threads, ..] = groups else { return None };
     let is_plausible = head < groups[0] && [id, interpreter, threads].iter().all(|field| *field < size);
     let field = |field: u64| u32::try_from(field).ok().filter(|_| is_plausible);
@@ -146,6 +156,9 @@ mod tests {
     /// The description in 3.14.8.
     const GROUPS_3_14: &str = include_str!("../../tests/fake/debug_offsets_3_14.txt");
 
+    /// The description in 3.15.2.
+    const GROUPS_3_15: &str = include_str!("../../tests/fake/debug_offsets_3_15.txt");
+
     fn bytes(groups: &[&[u64]], version: u64) -> Vec<u8> {
         let head = [u64::from_le_bytes(*b"xdebugpy"), version, 0];
         head.iter().chain(groups.iter().copied().flatten()).flat_map(|word| word.to_le_bytes()).collect()
@@ -182,6 +195,18 @@ mod tests {
         assert_eq!((code.filename, code.instructions, found.object_type), (112, Some(208), 8));
         assert_eq!(found.bytes, BytesOffsets { size: 16, data: 32 });
         assert_eq!(found.text, TextOffsets { length: 16, state: 32, ascii: 40, wide: 56 });
+    }
+
+    #[test]
+    fn parses_description_of_3_15_whose_thread_id_follows_further_fields() {
+        let lines = GROUPS_3_15.lines().filter(|line| !line.starts_with('#'));
+        let words: Vec<u64> =
+            lines.flat_map(str::split_whitespace).map(|word| word.parse().unwrap()).collect();
+        let found = parse(&bytes(&[&words], 0x030f_02f0)).unwrap();
+        let lists = ListOffsets { interpreter: 7264, threads: 7336, next: 8, thread: 176 };
+        assert_eq!((found.top, found.lists), ((72, None), Some(lists)));
+        assert_eq!(found.frames.run, Run::EndsBefore { offset: 74, value: 3 });
+        assert_eq!((found.code.filename, found.code.instructions), (112, Some(208)));
     }
 
     #[test]
