@@ -25,6 +25,7 @@ const PHRASES: &[(&str, &str)] = &[
     ("what becomes of", "a noun"),
     ("in the place of", "instead of"),
     ("comes to lie", "is at"),
+    ("anew", "again"),
     ("wants to hear", "a verb"),
 ];
 

@@ -36,7 +36,7 @@ pub mod function {
     pub const IN_FRAME: u64 = 1;
     /// In the block of the code.
     pub const IN_BLOCK: u64 = 2;
-    /// None: the code address names it.
+    /// No word: the code address identifies the function.
     pub const CODE: u64 = 3;
 }
 

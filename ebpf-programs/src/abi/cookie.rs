@@ -1,4 +1,4 @@
-//! Cookies of links: what the program at an event reads of its own link.
+//! Cookies of links: a number that the program at an event reads from its link.
 //!
 //! ```text
 //!   counter, tracepoint   value 32 bits at 32  | 0                  | number of the kind of samples, 16 bits

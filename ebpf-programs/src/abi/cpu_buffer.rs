@@ -4,7 +4,7 @@
 //! records, and those that find the buffer full.
 //!
 //! ```text
-//!   written, read       positions in words since the start, each in cache lines of its own
+//!   written, read       positions in words since the start, each in separate cache lines
 //!   words               length | record | length | record | …
 //! ```
 //!

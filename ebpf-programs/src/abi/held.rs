@@ -30,9 +30,9 @@ pub struct Held {
     pub cpu: u32,
     /// Process of its record.
     pub pid: u32,
-    /// Time of its event, in nanoseconds of `CLOCK_MONOTONIC`; 0 where that isn't used.
+    /// Time of its event, in nanoseconds of `CLOCK_MONOTONIC`; 0 if unused.
     pub since: u64,
-    /// Weight of the value at its end, in units of 2⁻¹⁶; 0 where that isn't used.
+    /// Weight of the value at its end, in units of 2⁻¹⁶; 0 if unused.
     pub weight: u64,
     /// Not 0 if it has ended, but there was no room for the record: its value plus 1.
     pub ended: u64,

@@ -17,7 +17,7 @@
 //! list. Offsets are in bytes.
 //!
 //! A runtime whose frames are no linked list has another [`walker`], with [`PARAMETERS`] words whose meaning is the walker's: that
-//! of [arrays](super::array) or of [compiled code](super::compiled), which any runtime can describe, or one of its own. Such a
+//! of [arrays](super::array) or of [compiled code](super::compiled), which any runtime can describe, or one for this runtime alone. Such a
 //! walker takes the frames of a loop, as that of lists does, or it unwinds the native frames in the address ranges that the
 //! runtime [owns](super::mapping::kind::RUNTIME).
 
@@ -189,7 +189,7 @@ pub mod from {
     pub const CURRENT: u32 = 4;
     /// Unknown; wake user space when the loop is next sampled.
     pub const UNKNOWN: u32 = 5;
-    /// The stack pointer of the loop's frame, anew at each loop. The interpreter's walker takes the path itself.
+    /// The stack pointer of the loop's frame, read at each loop. The interpreter's walker follows the path.
     pub const STACK: u32 = 6;
 }
 

@@ -56,7 +56,7 @@ reasons! {
         LostRegister = 9, "register needed by the unwind rule is unknown";
         /// The stack pointer did not move towards the root.
         NoProgress = 10, "stack pointer does not grow";
-        /// There is no unwind data, and no plausible caller was found by the frame pointer or on the stack.
+        /// The code has no unwind data, and no plausible caller was found by the frame pointer or on the stack.
         Implausible = 11, "no unwind data, frame pointer not plausible";
         /// The unwind table is inconsistent.
         BadTable = 12, "unwind table is broken";
@@ -70,11 +70,11 @@ reasons! {
         TooManyStacks = 16, "too many different stacks";
         /// The walk took longer than its [time limit](super::config::Config::walk_nanos); the root side is missing.
         TooSlow = 17, "took longer than the limit";
-        /// The walk used mappings that were no longer those of the process: a file was unmapped and another one mapped in its place.
+        /// The walk used outdated mappings: a file was unmapped, and another one mapped at its address.
         Outdated = 18, "mappings changed meanwhile";
         /// The sample was not unwound, because user space was behind.
         Late = 19, "not unwound in time";
-        /// The outermost frame of a coroutine was reached, which has a stack, or a slice of a stack, of its own.
+        /// The outermost frame of a coroutine was reached, which has a separate stack, or a slice of a stack.
         Coroutine = 20, "reached the base of a coroutine";
     }
 }

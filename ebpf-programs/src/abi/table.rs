@@ -183,7 +183,7 @@ impl Rule {
     pub const CANNOT: Rule = Rule::only(cfa::CANNOT);
     /// Rule of the outermost frame.
     pub const END: Rule = Rule::only(cfa::END);
-    /// Rule of the outermost frame of a coroutine, on a stack, or a slice of a stack, of its own.
+    /// Rule of the outermost frame of a coroutine, which has a separate stack, or a slice of a stack.
     pub const COROUTINE: Rule = Rule { aux: 1, ..Rule::only(cfa::END) };
 
     const fn only(cfa: u8) -> Rule {

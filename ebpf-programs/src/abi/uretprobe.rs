@@ -14,6 +14,9 @@
 //!
 //! The trampoline is the first slot of the page `[uprobes]`. The others hold copies of probed instructions, which a thread executes
 //! there: `utask` has the addresses of its slot and of the original instruction.
+//!
+//! Structures: [uprobes.h](https://github.com/torvalds/linux/blob/v6.12/include/linux/uprobes.h),
+//! [uprobes.c](https://github.com/torvalds/linux/blob/v6.12/kernel/events/uprobes.c).
 
 /// Byte offsets in structures of the running kernel. All are 0 if one is unknown; then nothing is replaced.
 #[repr(C)]

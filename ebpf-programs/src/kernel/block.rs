@@ -79,7 +79,7 @@ pub(crate) fn complete(context: &RawTracePointContext) {
     end(context.arg(COMPLETED));
 }
 
-/// Ends the samples of the bios of a request of which so many bytes are complete.
+/// Ends the samples of the bios of a request that are complete by the number of bytes in the event.
 #[inline(always)]
 pub(crate) fn finish(context: &RawTracePointContext) {
     let Some(settings) = BLOCK.get(0) else { return };

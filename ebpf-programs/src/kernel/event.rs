@@ -14,7 +14,7 @@ pub(crate) fn take<C: Context>(context: &C) {
     sample::take(context, cookie as u16, cookie >> cookie::VALUE_SHIFT);
 }
 
-/// Takes a sample with the value in the cookie, or with that of a field of the event.
+/// Takes a sample whose value is in the cookie, or in a field of the event.
 #[inline(always)]
 pub(crate) fn take_tracepoint(context: &TracePointContext) {
     let cookie = cookie(context);

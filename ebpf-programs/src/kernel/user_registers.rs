@@ -1,4 +1,7 @@
 //! The user registers of the current thread.
+//!
+//! Layout: [ptrace.h](https://github.com/torvalds/linux/blob/v6.12/arch/x86/include/asm/ptrace.h).
+//! Registers that are not saved yet: [perf_regs.c](https://github.com/torvalds/linux/blob/v6.12/arch/x86/kernel/perf_regs.c).
 
 use aya_ebpf::helpers::generated::{bpf_get_current_task_btf, bpf_probe_read_kernel, bpf_task_pt_regs};
 use ebpf_programs::abi::registers::{Registers, x86_64};

@@ -1,6 +1,6 @@
 //! Frames of LuaJIT's traces: code that it compiles while it runs.
 //!
-//! A trace runs in the frame of the loop that entered it, below which it has an area of its own size:
+//! A trace runs in the frame of the loop that entered it, below which it has an area whose size is the trace's:
 //!
 //! ```text
 //!   stack pointer     spilled values      n · 16 bytes

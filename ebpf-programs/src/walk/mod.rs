@@ -13,6 +13,61 @@
 //! [`Walk::step`] unwinds one frame and is independent of the loop that drives it: `bpf_loop` in the kernel, a plain loop on
 //! the host. Each step may be followed by [`Walk::run`], which takes frames with a plain rule in half the time; in the
 //! kernel only those whose rule is cached.
+//!
+//! # Examples
+//!
+//! A walk over constructed tables and a constructed stack, on the host. The same code runs in the sampling interrupt:
+//!
+//! ```
+//! use ebpf_programs::abi::arena::BLOCK_WORDS;
+//! use ebpf_programs::abi::{VERSION, mapping::Process, reason::Stop, record::frame, registers::x86_64};
+//! use ebpf_programs::{machine::Machine, walk::Walk, walk::arch::X86_64};
+//!
+//! /// One block of tables, and a stack that starts at 0x7000.
+//! struct World { tables: [u32; BLOCK_WORDS], stack: Vec<u64>, frames: Vec<u64> }
+//!
+//! impl Machine for World {
+//!     fn words_from(&self, word: u32) -> Option<&[u32]> {
+//!         self.tables.get(word as usize..)
+//!     }
+//!     fn read_stack(&mut self, address: u64) -> Option<u64> {
+//!         self.stack.get(address.checked_sub(0x7000)? as usize / 8).copied()
+//!     }
+//!     fn read_memory(&mut self, address: u64) -> Option<u64> {
+//!         self.read_stack(address) // only for code without unwind data, and for interpreters
+//!     }
+//!     fn push_frame(&mut self, frame: u64) {
+//!         self.frames.push(frame & frame::ADDRESS);
+//!     }
+//! }
+//!
+//! let mut tables = [0; BLOCK_WORDS];
+//! // Arena offset 0, a mapping: start, end, bias (low word first), arena offset of its table, kind::TABLE.
+//! tables[..8].copy_from_slice(&[0x400000, 0, 0x401000, 0, 0xffc00000, 0xffffffff, 1, 1]);
+//! // Arena offset 1, a table: base, pages, rules, rows, size, version and bits of a page; a row before all others
+//! tables[16..24].copy_from_slice(&[0, 0, 1, 4, 3, 124, 16 << 16 | VERSION, 0]);
+//! tables[24..27].copy_from_slice(&[1 << 16, 2 << 16 | 0x100, 3 << 16 | 0x200]); // rows from 0, 0x100, 0x200 on
+//! tables[32..36].copy_from_slice(&[0x0703, 16, 0, 0]); // rule 1: cfa = rsp + 16, ra = [cfa - 8]
+//! tables[36..40].copy_from_slice(&[0x0703, 32, 0, 0]); // rule 2: cfa = rsp + 32, ra = [cfa - 8]
+//! tables[40] = 2; // rule 3: the outermost frame
+//! tables[44..46].copy_from_slice(&[8, 60]); // a group: its rows start at index 8, its pages at index 60
+//! tables[46] = 11 << 16 | 8; // the page has rows 8 to 11
+//!
+//! let mut world = World { tables, stack: vec![0, 0x400123, 0, 0, 0, 0x400205], frames: vec![] };
+//! let mut walk = Walk::default();
+//! walk.process = Process { mappings: 0, count: 1, ..Process::default() };
+//! walk.registers.pc = 0x400010;
+//! walk.registers.values[x86_64::SP] = 0x7000;
+//! walk.registers.known = 1 << x86_64::SP;
+//! walk.begin();
+//! let stop = loop {
+//!     if let Some(stop) = walk.step::<X86_64, _>(&mut world) {
+//!         break stop;
+//!     }
+//! };
+//! assert_eq!(world.frames, [0x400010, 0x400122, 0x400204]); // callers: the last byte of the call
+//! assert_eq!(stop, Stop::Root);
+//! ```
 
 pub mod arch;
 
@@ -26,6 +81,7 @@ mod interpreter;
 
 mod native;
 
+#[doc(hidden)]
 pub mod identity;
 
 mod hotspot;
@@ -94,7 +150,7 @@ pub struct Walk {
     switches: u32,
     /// Number of the next guess for the current frame's caller, from 1; 0 if its caller is not guessed.
     guesses: u32,
-    /// Mapping of the previous frame, usually that of the current one too.
+    /// Mapping of the previous frame; usually the current frame is in it, too.
     mapping: Mapping,
     /// Header of the table that was searched last.
     table: Table,
@@ -295,7 +351,7 @@ impl Walk {
                 return Err(Stop::NoProgress);
             }
         } else if caller.sp == before && self.flags & frame::EXACT == 0 {
-            // Only a leaf has no frame of its own: on arm64, and after a jump to an exception handler.
+            // Only a leaf has no frame: on arm64, and after a jump to an exception handler.
             return Err(Stop::NoProgress);
         }
         self.set_caller::<A>(caller);

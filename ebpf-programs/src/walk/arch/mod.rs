@@ -1,4 +1,7 @@
 //! Architectures: the only code that names registers and instructions.
+//!
+//! Signal frames: [x86_64](https://github.com/torvalds/linux/blob/v6.12/arch/x86/include/uapi/asm/sigcontext.h),
+//! [arm64](https://github.com/torvalds/linux/blob/v6.12/arch/arm64/kernel/signal.c).
 
 mod aarch64;
 
@@ -116,7 +119,7 @@ pub enum HalfState {
 /// States of a leaf's frame that the frame pointer links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkedFrame {
-    /// There is none yet; the return address is at the stack pointer.
+    /// No frame yet; the return address is at the stack pointer.
     Entered,
     /// The caller's frame pointer is at the stack pointer, the return address behind it.
     Saved,
@@ -124,7 +127,7 @@ pub enum LinkedFrame {
     Linked,
     /// The frame pointer leads to it.
     Whole,
-    /// There is none any more; the return address is at the stack pointer.
+    /// No frame any more; the return address is at the stack pointer.
     Left,
 }
 

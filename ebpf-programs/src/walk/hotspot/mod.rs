@@ -1,4 +1,4 @@
-//! Frames of HotSpot, the Java virtual machine: the interpreter's, those of compiled methods, and those of its stubs.
+//! Frames of HotSpot, the Java virtual machine: of its interpreter, of compiled methods and of stubs.
 //!
 //! ```text
 //!   pc ──┬─ in the interpreter ──► interpreted   frame pointer ──► method, bytecode index, caller

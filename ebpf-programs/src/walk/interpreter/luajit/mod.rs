@@ -1,7 +1,7 @@
 //! The frames of LuaJIT: slots of a Lua stack, each with the distance to its caller's.
 //!
 //! The loop is the interpreter's assembler code. Each of its frames on the native stack holds the address of its state, and
-//! each coroutine has a state with a stack of its own:
+//! each coroutine has a state with a separate stack:
 //!
 //! ```text
 //!   native stack            states
@@ -384,7 +384,7 @@ fn is_compact(walk: &Walk) -> bool {
     walk.interpreter.parameters[parameter::IS_COMPACT] != 0
 }
 
-/// Returns the size of a prototype's instructions and its check, which one walk reads once for a row of frames.
+/// Returns the size of a prototype's instructions and its check. They are read once for consecutive frames of one prototype.
 #[inline(always)]
 fn prototype<M: Machine>(
     walk: &mut Walk,
