@@ -48,12 +48,13 @@
 //! | [HotSpot](hotspot) | 8, 11, 17, 21, 25 to 28 (those between were not run); programs in Java, Kotlin, Scala, Groovy, JRuby | exported symbols, in any file | interpreted, compiled and inlined methods, native wrappers, stubs, in their exact positions | class and method in Java form; file; line of each frame |
 //! | [Ruby](ruby) | 2.7 to 3.4 | exported symbols, and the code of the loop | all threads and fibers; methods in C | with the path of the class; file; line of each frame |
 //! | [LuaJIT](luajit) | 2.0 and 2.1 on x86_64, interpreter and traces | exported symbols or the symbol table, and unwind rules | functions in Lua and in C, coroutines, several states, in their exact positions | as the caller names them; file; line of each frame |
+//! | [BEAM](beam) | OTP 25 to 29 on x86_64, with the JIT; 26 and 28 were not run | exported `enif_` functions; the rest is read from the process | functions of Erlang and Elixir down to the process's first one, then the scheduler's thread | `lists:map/2`, `Enum.map/2`; file; line of each frame |
 //!
 //! # Limits
 //!
 //! * x86_64 is tested on live processes. On arm64 nothing has run. CPython is implemented there and tested on compiler output,
 //!   except 2.7; up to 3.11 a thread shows the first interpreter that it worked for, and in all versions interpreters that
-//!   called another one are missing. HotSpot, V8 and LuaJIT are not supported there.
+//!   called another one are missing. HotSpot, V8, LuaJIT and BEAM are not supported there.
 //! * Runtimes that export no symbols and are stripped are not found, except static builds of PHP.
 //! * In code of Ruby's YJIT the line of the innermost method may be that of an earlier instruction. In code of
 //!   PHP's JIT the innermost function has no line. LuaJIT's traces show the function in which the trace began.
@@ -87,7 +88,6 @@
 //! | runtime | frames | possible today | missing |
 //! |---|---|---|---|
 //! | .NET | native frames by frame pointer | frames by their code addresses (`FrameWalker::compiled`) | names: ranges of code, then headers before the code |
-//! | BEAM | words on the process's own stack that point into code | | a walker that scans; naming by address |
 //! | Go | native frames, named by `ebpf-profiler-unwind`'s table | | labels: a path through thread-local storage to words of a whole stack, not of a frame |
 //!
 //! "Naming by address" is what a [`Symbolizer`](ebpf_profiler_core::symbol::Symbolizer) does for files; for code that
@@ -134,6 +134,8 @@ pub mod v8;
 
 pub mod luajit;
 
+pub mod beam;
+
 mod accessor;
 
 mod thread_local;
@@ -166,5 +168,6 @@ pub fn all() -> Vec<Box<dyn Language>> {
         Box::new(hotspot::HotSpot),
         Box::new(ruby::Ruby),
         Box::new(luajit::LuaJit),
+        Box::new(beam::Beam),
     ]
 }

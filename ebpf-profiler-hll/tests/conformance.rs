@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use ebpf_profiler_core::testing;
+use ebpf_profiler_hll::beam::Beam;
 use ebpf_profiler_hll::hotspot::HotSpot;
 use ebpf_profiler_hll::luajit::LuaJit;
 use ebpf_profiler_hll::perl::Perl;
@@ -67,6 +68,26 @@ fn luajit_passes_conformance_test() {
     test_needs::programs!("luajit");
     let file = fs::read(test_needs::find("luajit").unwrap_or_default()).expect("a readable luajit in PATH");
     assert_eq!(testing::language(&LuaJit, &file), Ok(()));
+}
+
+#[test]
+#[ignore = "needs cargo xtask fixtures beam"]
+fn beam_passes_conformance_test() {
+    let fixtures = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("fixtures");
+    let fixtures = std::env::var_os("XTASK_FIXTURES").map_or(fixtures, PathBuf::from);
+    let folders = ["25", "29"].map(|version| fixtures.join("beam").join(version).join("usr/lib/erlang"));
+    let system = |folder: &PathBuf| {
+        let mut entries = fs::read_dir(folder).ok()?.filter_map(|entry| Some(entry.ok()?.path()));
+        entries.find(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("erts-")))
+    };
+    let found: Vec<PathBuf> = folders.iter().filter_map(system).collect();
+    if found.is_empty() {
+        return test_needs::skip("no Erlang: cargo xtask fixtures beam");
+    }
+    for path in found {
+        let file = fs::read(path.join("bin/beam.smp")).expect("a readable file");
+        assert_eq!(testing::language(&Beam, &file), Ok(()), "{}", path.display());
+    }
 }
 
 /// Returns the file that holds the runtime of the `python3` in PATH, from the program's own mappings.

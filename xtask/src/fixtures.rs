@@ -1,5 +1,6 @@
 //! `cargo xtask fixtures`: kernels, the collector, Go and Java, which tests need and the repository doesn't hold.
 
+mod beam;
 mod folder;
 pub(crate) mod go;
 mod luajit;
@@ -37,6 +38,7 @@ pub(crate) const LANGUAGES: &[Language] = &[
     Language { name: "perl", title: "Perl", fetch: perl::fetch },
     Language { name: "luajit", title: "LuaJIT", fetch: luajit::fetch },
     Language { name: "v8", title: "Node.js", fetch: v8::fetch },
+    Language { name: "beam", title: "Erlang and Elixir", fetch: beam::fetch },
 ];
 
 /// A Debian kernel.

@@ -66,8 +66,8 @@ const TASKS: &[Task] = &[
     ),
     (
         "fixtures",
-        "[go|hotspot|luajit|perl|php|ruby|v8 [ends]]: fetches runtimes and programs for tests; ends: those that CI \
-         tests; without a name: kernels, the collector, Go and Java",
+        "[beam|go|hotspot|luajit|perl|php|ruby|v8 [ends]]: fetches runtimes and programs for tests; ends: those \
+         that CI tests; without a name: kernels, the collector, Go and Java",
         fixtures::task,
     ),
     (

@@ -38,6 +38,7 @@ const ALL: &[&str] = &[
     "ruby",
     "v8",
     "luajit",
+    "beam",
     "reuse",
     "events",
     "snapshots",

@@ -60,7 +60,9 @@ impl Region {
 
     /// Returns `true` if the region is shared memory, which the kernel shows as a deleted file.
     pub(crate) fn is_shared_memory(&self) -> bool {
-        const NAMES: [&str; 3] = ["/dev/zero (deleted)", "/anon_hugepage (deleted)", "/SYSV"];
+        // The last one is what asmjit maps for the code that it generates.
+        const NAMES: [&str; 4] =
+            ["/dev/zero (deleted)", "/anon_hugepage (deleted)", "/SYSV", "/memfd:vmem (deleted)"];
         NAMES.iter().any(|name| self.name.path.starts_with(name))
     }
 

@@ -489,8 +489,8 @@ struct Pending {
     interpreter: u16,
 }
 
-/// Returns the parts as the kernel side reads them, and those that wait for a table. Memory without a file and owner is of kind
-/// `without_file`.
+/// Returns the parts as the kernel side reads them, and those that wait for a table. Memory without a named file and owner is of
+/// kind `without_file`.
 fn kernel_mappings(parts: &[Part<'_>], modules: &Modules, without_file: u16) -> (Vec<u8>, Vec<Pending>) {
     let mut bytes = Vec::with_capacity(parts.len() * size_of::<Mapping>());
     let mut pending = Vec::new();
@@ -500,7 +500,7 @@ fn kernel_mappings(parts: &[Part<'_>], modules: &Modules, without_file: u16) -> 
         let interpreter = part.interpreter;
         let (place, kind) = match part.is_owned {
             true => (0, kind::RUNTIME),
-            false if part.region.is_anonymous() => (0, without_file),
+            false if part.region.is_anonymous() || part.region.is_shared_memory() => (0, without_file),
             false => table.map_or((0, kind::BARE), Table::words),
         };
         if let (Some(file), kind::PENDING) = (file, kind) {

@@ -62,6 +62,8 @@ pub mod walker {
     pub const ARRAY: u32 = 7;
     /// Unwinds frames of compiled code that the [description](super::super::compiled) describes.
     pub const COMPILED: u32 = 8;
+    /// Unwinds frames of BEAM's compiled code.
+    pub const BEAM: u32 = 9;
     /// Walkers that describe any runtime, a bit for each number.
     pub const GENERIC: u32 = 1 << LIST | 1 << ARRAY | 1 << COMPILED;
 }

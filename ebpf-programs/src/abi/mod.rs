@@ -43,6 +43,8 @@ pub mod php;
 #[doc(hidden)]
 pub mod v8;
 
+pub mod beam;
+
 pub mod registers;
 
 #[doc(hidden)]

@@ -73,6 +73,8 @@ pub mod arch;
 
 mod arena;
 
+mod beam;
+
 mod compiled;
 
 mod frame_pointer;
@@ -106,6 +108,7 @@ use crate::abi::record::{MAX_STEPS, frame};
 use crate::abi::registers::Registers;
 use crate::machine::Machine;
 use arch::Arch;
+use beam::BeamState;
 use hotspot::HotSpotState;
 use identity::Checked;
 use interpreter::{InterpreterState, phase};
@@ -158,6 +161,8 @@ pub struct Walk {
     interpreter: InterpreterState,
     /// State of the walker of HotSpot's frames.
     hotspot: HotSpotState,
+    /// State of the walker of BEAM's frames.
+    beam: BeamState,
     /// State of the search for return addresses that uretprobes have replaced.
     uretprobe: ReplacedReturns,
     /// Checks of functions that were read.
@@ -178,6 +183,7 @@ impl Walk {
         self.table.begin();
         self.interpreter.begin();
         self.hotspot.begin();
+        self.beam.begin();
         self.uretprobe.begin();
         self.checked.begin();
     }

@@ -12,6 +12,7 @@
 //! | LUAJIT | of traces: [`luajit`] |
 //! | PHP | of the JIT's code: [`php`] |
 //! | RUBY | of compiled methods: [`ruby`] |
+//! | BEAM | of functions of modules, and shared fragments: [`beam`] |
 //! | COMPILED | of compiled code that is described: [`compiled`] |
 //! | any other | native, by guesses |
 //!
@@ -24,7 +25,7 @@
 //! step continues at the same frame.
 
 use super::arch::Arch;
-use super::{Walk, compiled, hotspot, interpreter, luajit, php, ruby, v8};
+use super::{Walk, beam, compiled, hotspot, interpreter, luajit, php, ruby, v8};
 use crate::abi::interpreter::walker;
 use crate::abi::reason::Stop;
 use crate::abi::record::frame;
@@ -41,7 +42,14 @@ pub(super) fn step<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, pc: u6
         walker::PHP if M::has_walker(walker::PHP) => php::step::<A, M>(walk, machine, pc),
         walker::RUBY if M::has_walker(walker::RUBY) => ruby::step::<A, M>(walk, machine, pc),
         walker::COMPILED if M::has_walker(walker::COMPILED) => compiled::step::<A, M>(walk, machine, pc),
-        walker::HOTSPOT | walker::V8 | walker::LUAJIT | walker::PHP | walker::RUBY | walker::COMPILED
+        walker::BEAM if M::has_walker(walker::BEAM) => beam::step::<A, M>(walk, machine, pc),
+        walker::HOTSPOT
+        | walker::V8
+        | walker::LUAJIT
+        | walker::PHP
+        | walker::RUBY
+        | walker::COMPILED
+        | walker::BEAM
             if walk.process.raw_budget != 0 =>
         {
             Err(Stop::Pending)

@@ -18,6 +18,7 @@ pub(crate) struct Interpreter {
     program: PathBuf,
     options: Vec<PathBuf>,
     script: &'static str,
+    environment: Vec<(&'static str, String)>,
 }
 
 impl Interpreter {
@@ -28,6 +29,7 @@ impl Interpreter {
             program: program.into(),
             options: Vec::new(),
             script,
+            environment: Vec::new(),
         }
     }
 
@@ -50,6 +52,7 @@ impl Interpreter {
         let is_class = !self.script.contains('.');
         command.arg(if is_class { self.script.into() } else { programs.join(self.script) }).args(arguments);
         command.env("PYTHONDONTWRITEBYTECODE", "1").env("LC_ALL", "C.UTF-8");
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         command
     }
 }
@@ -158,6 +161,27 @@ pub(crate) fn nodes(versions: &[&str]) -> Vec<Interpreter> {
         program.is_file().then_some(Interpreter { options, ..interpreter })
     };
     versions.iter().filter_map(|version| find(version)).collect()
+}
+
+/// Those of `cargo xtask fixtures beam`.
+pub(crate) fn beams() -> Vec<Interpreter> {
+    const ERLANG: &str = "/usr/lib/erlang";
+    let find = |version: &str| {
+        let root = fixtures().join("beam").join(version).canonicalize().ok()?;
+        let mut entries = std::fs::read_dir(root.join(&ERLANG[1..])).ok()?;
+        let system = entries.find_map(|entry| {
+            entry.ok()?.file_name().into_string().ok().filter(|name| name.starts_with("erts-"))
+        })?;
+        let programs = format!("{ERLANG}/{system}/bin");
+        let interpreter = Interpreter::new(version, format!("{programs}/erlexec"), "reuse.erl").within(root);
+        let evaluate = "[F, V, S] = init:get_plain_arguments(), {ok, M, Code} = compile:file(F, [binary]), \
+                        code:load_binary(M, F, Code), M:main(list_to_atom(V), list_to_integer(S)), halt().";
+        let options = ["-noshell", "-eval", evaluate, "-extra"].map(PathBuf::from).into();
+        let environment = [("ROOTDIR", ERLANG), ("BINDIR", &programs), ("EMU", "beam"), ("PROGNAME", "erl")];
+        let environment = environment.map(|(name, value)| (name, value.to_owned())).into();
+        Some(Interpreter { options, environment, ..interpreter })
+    };
+    ["25", "27", "29"].into_iter().filter_map(find).collect()
 }
 
 /// Those of `cargo xtask fixtures hotspot`, with compilers and without.

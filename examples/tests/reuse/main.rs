@@ -116,6 +116,12 @@ fn hotspot() {
     check("hotspot", interpreters::javas(), &["loaders"]);
 }
 
+#[test]
+#[ignore = "profiles: needs root"]
+fn beam() {
+    check("beam", interpreters::beams(), &["functions", "modules", "lines"]);
+}
+
 /// Node.js 26 frees some functions before their names are read.
 mod matrix {
     use super::{check, interpreters};

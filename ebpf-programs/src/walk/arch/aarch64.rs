@@ -20,6 +20,8 @@ impl Arch for Aarch64 {
     const JS_FUNCTION: usize = 1;
     // x20 and x19; RJIT has no code for arm64; x0 and x1
     const RUBY: [[usize; 2]; 3] = [[20, 19], [20, 19], [0, 1]];
+    // x19
+    const BEAM_REGISTERS: usize = 19;
 
     /// Keeps the low 48 bits; a signature is in the bits above them.
     #[inline(always)]
@@ -64,6 +66,11 @@ impl Arch for Aarch64 {
     #[inline(always)]
     fn linked_frame<M: Machine>(_: &mut M, _: u64, _: u64) -> LinkedFrame {
         LinkedFrame::Whole
+    }
+
+    #[inline(always)]
+    fn returns_to_fp<M: Machine>(_: &mut M, _: u64) -> bool {
+        false
     }
 
     #[inline(always)]

@@ -36,6 +36,9 @@ pub trait Arch {
     /// frame: those of YJIT, those of RJIT, and those that pass both to compiled code.
     const RUBY: [[usize; 2]; 3];
 
+    /// The DWARF number of the register in which BEAM's code keeps the address of the scheduler's registers.
+    const BEAM_REGISTERS: usize;
+
     /// Strips the signature that the CPU may have put into the upper bits of a code address.
     fn strip(address: u64) -> u64;
 
@@ -67,6 +70,9 @@ pub trait Arch {
     /// Returns the state of the frame at `pc`, the next instruction of code that links its frames by the frame pointer, and stores
     /// their words within `prologue` bytes.
     fn linked_frame<M: Machine>(machine: &mut M, pc: u64, prologue: u64) -> LinkedFrame;
+
+    /// Returns `true` if the code at `pc`, behind a call, takes its stack pointer from the frame pointer rather than from memory.
+    fn returns_to_fp<M: Machine>(machine: &mut M, pc: u64) -> bool;
 
     /// Returns the state of the frame at `pc`, the next instruction of code that V8 generated.
     fn half_frame<M: Machine>(machine: &mut M, pc: u64, registers: &Registers) -> HalfFrame;

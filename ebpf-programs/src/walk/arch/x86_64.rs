@@ -30,6 +30,8 @@ impl Arch for X86_64 {
     const JS_FUNCTION: usize = 5;
     // r12 and r13, r14 and r15, rdi and rsi
     const RUBY: [[usize; 2]; 3] = [[12, 13], [14, 15], [5, 4]];
+    // rbx
+    const BEAM_REGISTERS: usize = 3;
 
     #[inline(always)]
     fn strip(address: u64) -> u64 {
@@ -144,6 +146,29 @@ impl Arch for X86_64 {
             return LinkedFrame::Left;
         }
         if is_behind_prologue(machine, pc, prologue) { LinkedFrame::Linked } else { LinkedFrame::Whole }
+    }
+
+    /// Recognizes `mov rsp, rbp` before `mov rsp, [r13 + n]`, in 40 bytes.
+    #[inline(always)]
+    fn returns_to_fp<M: Machine>(machine: &mut M, pc: u64) -> bool {
+        const MOV_RSP_RBP: u64 = 0xec_8948;
+        const MOV_RSP_R13: u64 = 0x25_8b49;
+        let Some(code) = machine.read_object(pc, 48) else { return false };
+        // A bit for each of the bytes at which the instructions begin; without a branch for each.
+        let (mut from_fp, mut from_memory) = (0u64, 0u64);
+        let mut at = 0;
+        while at < 40 {
+            let (word, shift) = (at / 8, at % 8 * 8);
+            let high = if shift == 0 { 0 } else { code[word + 1] << (64 - shift) };
+            let three = (code[word] >> shift | high) & 0xff_ffff;
+            from_fp |= (three ^ MOV_RSP_RBP).wrapping_sub(1) >> 63 << at;
+            from_memory |= ((three & 0x3f_ffff) ^ MOV_RSP_R13).wrapping_sub(1) >> 63 << at;
+            at += 1;
+        }
+        // The lower of the lowest bits.
+        from_fp != 0
+            && (from_memory == 0
+                || from_fp & from_fp.wrapping_neg() < from_memory & from_memory.wrapping_neg())
     }
 
     /// Recognizes, at `pc`:

@@ -4,6 +4,8 @@
 //! differs between such functions: numbers that the runtime never uses again, hashes and characters of texts. It must not change while
 //! the function lives. Reads have constant sizes, or the verifier of 6.1 finds no bound.
 
+pub mod beam;
+
 pub mod hotspot;
 
 pub mod luajit;
