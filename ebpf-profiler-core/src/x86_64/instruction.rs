@@ -10,7 +10,8 @@
 pub struct Instruction {
     /// Length in bytes.
     pub len: u64,
-    /// The opcode, behind [`TWO_BYTES`], [`THREE_BYTES`] or [`THREE_BYTES_NUMBER`], with [`VECTOR`] behind a vector prefix.
+    /// The opcode, behind [`TWO_BYTES`], [`THREE_BYTES`] or [`THREE_BYTES_NUMBER`], with [`VECTOR`] behind a vector prefix; or
+    /// [`XOP`], its map in the second byte, and the opcode.
     pub opcode: u32,
     /// `true` if its operands have 64 bits.
     pub wide: bool,
@@ -61,6 +62,9 @@ pub const THREE_BYTES_NUMBER: u32 = 0x3a00;
 /// Flag of [`Instruction::opcode`]: the instruction has a vector prefix.
 pub const VECTOR: u32 = 0x1_0000;
 
+/// Flag of [`Instruction::opcode`]: the instruction has AMD's XOP prefix.
+pub const XOP: u32 = 0x2_0000;
+
 /// Decodes the instruction at the start of `bytes`. Returns `None` if it is invalid or truncated.
 pub fn decode(bytes: &[u8]) -> Option<Instruction> {
     let mut reader = Reader { bytes, at: 0 };
@@ -84,6 +88,7 @@ pub fn decode(bytes: &[u8]) -> Option<Instruction> {
         Map::Two => TWO_BYTES,
         Map::Three => THREE_BYTES,
         Map::ThreeWithByte => THREE_BYTES_NUMBER,
+        Map::Xop(map) => XOP | u32::from(map) << 8,
     };
     Some(Instruction {
         len: reader.at as u64,
@@ -109,12 +114,15 @@ enum Map {
     Three,
     /// Behind `0f 3a`.
     ThreeWithByte,
+    /// Behind an XOP prefix with this map: with a number of one byte for 8, none for 9, and one of four bytes for 10.
+    Xop(u8),
 }
 
 #[derive(Default)]
 struct Prefixes {
     half: bool,
     thread: bool,
+    short_address: bool,
     vector: bool,
     rex: u8,
     repeat: u8,
@@ -127,7 +135,8 @@ impl Prefixes {
             0x66 => self.half = true,
             0x64 => self.thread = true,
             0xf2 | 0xf3 => self.repeat = byte,
-            0x26 | 0x2e | 0x36 | 0x3e | 0x65 | 0x67 | 0xf0 => {}
+            0x67 => self.short_address = true,
+            0x26 | 0x2e | 0x36 | 0x3e | 0x65 | 0xf0 => {}
             _ => return false,
         }
         true
@@ -174,6 +183,13 @@ impl Reader<'_> {
                 extensions & 7
             }
             0x0f => return self.escaped(),
+            0x8f if self.bytes.get(self.at).is_some_and(|extensions| extensions & 0x1f >= 8) => {
+                let (extensions, operands) = (self.byte()?, self.byte()?);
+                prefixes.take_vector(extensions, operands);
+                prefixes.vector = false;
+                let map = Some(extensions & 0x1f).filter(|map| matches!(map, 8..=10))?;
+                return Some((Map::Xop(map), self.byte()?));
+            }
             _ => return Some((Map::One, first)),
         };
         let map = match vector_map {
@@ -246,13 +262,13 @@ fn has_modrm(map: Map, opcode: u8) -> bool {
             opcode,
             0x05..=0x09 | 0x0b | 0x0e | 0x30..=0x37 | 0x77 | 0x80..=0x8f | 0xa0..=0xa2 | 0xa8..=0xaa | 0xc8..=0xcf
         ),
-        Map::Three | Map::ThreeWithByte => true,
+        Map::Three | Map::ThreeWithByte | Map::Xop(_) => true,
     }
 }
 
 /// Returns the size of the immediate in bytes, `None` for invalid instructions.
 fn immediate_size(map: Map, opcode: u8, select: usize, prefixes: &Prefixes) -> Option<usize> {
-    let number = if prefixes.half { 2 } else { 4 };
+    let number = if prefixes.half && prefixes.rex & 8 == 0 { 2 } else { 4 };
     Some(match (map, opcode) {
         (Map::One, 0x06 | 0x07 | 0x0e | 0x16 | 0x17 | 0x1e | 0x1f | 0x27 | 0x2f | 0x37 | 0x3f) => {
             return None;
@@ -264,6 +280,7 @@ fn immediate_size(map: Map, opcode: u8, select: usize, prefixes: &Prefixes) -> O
         (Map::One, 0x68 | 0x69 | 0x81 | 0xa9 | 0xc7) => number,
         (Map::One, 0x6a | 0x6b | 0x70..=0x7f | 0x80 | 0x83 | 0xa8 | 0xb0..=0xb7) => 1,
         (Map::One, 0xc0 | 0xc1 | 0xc6 | 0xcd | 0xe0..=0xe7 | 0xeb) => 1,
+        (Map::One, 0xa0..=0xa3) if prefixes.short_address => 4,
         (Map::One, 0xa0..=0xa3) => 8,
         (Map::One, 0xb8..=0xbf) if prefixes.rex & 8 != 0 => 8,
         (Map::One, 0xb8..=0xbf) => number,
@@ -273,8 +290,11 @@ fn immediate_size(map: Map, opcode: u8, select: usize, prefixes: &Prefixes) -> O
         (Map::One, 0xf6) if select < 2 => 1,
         (Map::One, 0xf7) if select < 2 => number,
         (Map::Two, 0x80..=0x8f) if !prefixes.vector => 4,
+        // 3DNow, whose opcode is the last byte.
+        (Map::Two, 0x0f) => 1,
         (Map::Two, 0x70..=0x73 | 0xa4 | 0xac | 0xba | 0xc2 | 0xc4..=0xc6) => 1,
-        (Map::ThreeWithByte, _) => 1,
+        (Map::ThreeWithByte | Map::Xop(8), _) => 1,
+        (Map::Xop(10), _) => 4,
         _ => 0,
     })
 }

@@ -15,5 +15,7 @@ mod instruction;
 
 mod written;
 
-pub use instruction::{Instruction, Operand, THREE_BYTES, THREE_BYTES_NUMBER, TWO_BYTES, VECTOR, decode};
+pub use instruction::{
+    Instruction, Operand, THREE_BYTES, THREE_BYTES_NUMBER, TWO_BYTES, VECTOR, XOP, decode,
+};
 pub use written::Registers;

@@ -1,6 +1,6 @@
 //! The general registers that an instruction writes.
 
-use super::instruction::{Instruction, Operand, THREE_BYTES, THREE_BYTES_NUMBER, TWO_BYTES, VECTOR};
+use super::instruction::{Instruction, Operand, THREE_BYTES, THREE_BYTES_NUMBER, TWO_BYTES, VECTOR, XOP};
 
 /// A set of registers, a bit for each.
 pub type Registers = u16;
@@ -35,6 +35,7 @@ impl Instruction {
                 0x60..=0x63 => RCX,
                 _ => 0,
             },
+            xop if xop & XOP != 0 => self.written_by_xop(xop & !XOP, opcode),
             vector => self.written_by_vector(vector & !VECTOR, opcode),
         }
     }
@@ -106,9 +107,15 @@ impl Instruction {
 
     fn written_by_two(&self, opcode: u8) -> Registers {
         match opcode {
+            // Registers of the system, and their contents.
+            0x01 if self.reg & 7 == 4 => self.rm(),
+            0x01 if matches!(self.operand, Operand::Register(_)) => RAX | RCX | RDX,
+            0x01 => 0,
             0x05 => RAX | RCX | R11,
             0x0b
             | 0x0d
+            | 0x0e
+            | 0x0f
             | 0x10..=0x1d
             | 0x1f
             | 0x28..=0x2b
@@ -152,6 +159,15 @@ impl Instruction {
             (THREE_BYTES_NUMBER, 0x14..=0x17) => self.rm(),
             (THREE_BYTES_NUMBER, 0x60..=0x63) => RCX,
             (THREE_BYTES_NUMBER, 0xf0) => self.reg(),
+            _ => 0,
+        }
+    }
+
+    fn written_by_xop(&self, map: u32, opcode: u8) -> Registers {
+        match (map >> 8, opcode) {
+            (9, 0x01 | 0x02) => 1 << self.third,
+            (9, 0x12) => self.rm(),
+            (10, 0x10) => self.reg(),
             _ => 0,
         }
     }
