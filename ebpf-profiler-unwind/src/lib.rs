@@ -86,7 +86,7 @@
 //! | `.eh_frame`     | nearly all, stripped or not                    | all call frame instructions               |
 //! | `.debug_frame`  | with debug information, also compressed        | functions that `.eh_frame` lacks          |
 //! | instructions    | musl, the loader, libgcc                       | outermost and signal frames without unwind data; frames that libgcc overwrites |
-//! |                 | functions that a runtime names: V8's builtins | derived: the stack pointer, frame pointer and return address at each instruction; x86_64 |
+//! |                 | functions that a runtime names: V8's builtins; on request all code without unwind data | [derived]: the stack pointer, frame pointer and return address at each instruction; x86_64 |
 //! | `.gopclntab`    | Go 1.16 to 1.27, stripped or not, PIE or not   | stack pointer distances, outermost functions, stack switches, signal returns |
 //!
 //! On x86_64 and arm64. Sections are found by name, else through the program headers, Go's table by its content. The
@@ -102,7 +102,7 @@
 //! * The crate opens no file and no process: bytes come through [`Elf`], [`ReadAt`] or a closure.
 //! * Only stack, frame and instruction pointer have rules. A frame whose address starts from another register can be
 //!   unwound only as the innermost one, where all registers are known.
-//! * Code without unwind data has no rows: walks try frame pointers there.
+//! * Code without unwind data has no rows, unless they are [derived]: walks try frame pointers there.
 //! * Up to Go 1.20 the caller of `systemstack` is missing, since that function saves no frame pointer.
 //! * While libgcc installs the context of a landing pad, a cleanup with a frame pointer has no known caller: the walk ends
 //!   with a reason.
@@ -159,6 +159,8 @@ mod arch;
 
 mod derive;
 
+pub mod derived;
+
 mod compile;
 
 mod table;
@@ -191,5 +193,6 @@ pub use ebpf_programs::abi::registers::Registers;
 /// Items for the tests and fuzz targets of this workspace: no stable interface.
 #[doc(hidden)]
 pub mod internal {
+    pub use crate::derive::{Fact, Refusal, facts};
     pub use crate::table::validate;
 }

@@ -7,6 +7,10 @@ use ebpf_programs::abi::table::{self, cfa, fp, kept, ra};
 
 use crate::arch::Registers;
 
+/// Flag of a rule's return address: the rule was derived from instructions. Return addresses of x86_64 are not signed, so walkers ignore
+/// it, but they do not apply the rule in a run.
+pub(crate) const DERIVED: u8 = ra::SIGNED;
+
 /// A rule: the location of the caller's registers for one instruction.
 ///
 /// `Display` prints equations; `[x]` is the word at address `x`:
@@ -15,7 +19,7 @@ use crate::arch::Registers;
 /// cfa = rsp + 16, rbp = [cfa - 16], ra = [cfa - 8]
 /// ```
 ///
-/// A frame pointer that is not mentioned is unchanged. Some files compute `cfa` from a third register, such as `rbx`: in their
+/// A frame pointer that is not mentioned is unchanged. Rules that were derived from instructions end in `(derived)`. Some files compute `cfa` from a third register, such as `rbx`: in their
 /// rules its location is printed too, unless it is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rule {
@@ -39,6 +43,11 @@ impl Rule {
     /// Returns `true` if the file has unwind data for the code, even if no rule can express it.
     pub fn is_described(&self) -> bool {
         self.raw.cfa != cfa::NO_DATA
+    }
+
+    /// Returns `true` if the rule was derived from the instructions of code without unwind data.
+    pub fn is_derived(&self) -> bool {
+        self.arch == Arch::X86_64 && self.raw.cfa >= cfa::REGISTER && self.raw.ra & DERIVED != 0
     }
 
     fn frame_pointer(&self) -> Name {
@@ -79,7 +88,8 @@ impl Rule {
 
     fn ra(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let aux = self.raw.aux;
-        let (before, behind) = if self.raw.ra & ra::SIGNED != 0 { ("strip(", ")") } else { ("", "") };
+        let is_signed = self.arch != Arch::X86_64 && self.raw.ra & ra::SIGNED != 0;
+        let (before, behind) = if is_signed { ("strip(", ")") } else { ("", "") };
         write!(f, ", ra = {before}")?;
         match self.raw.ra & ra::KIND {
             ra::BELOW => write!(f, "[cfa - 8]"),
@@ -106,7 +116,8 @@ impl fmt::Display for Rule {
                 self.cfa(f)?;
                 self.fp(f)?;
                 self.kept(f)?;
-                self.ra(f)
+                self.ra(f)?;
+                f.write_str(if self.is_derived() { " (derived)" } else { "" })
             }
         }
     }

@@ -154,3 +154,140 @@ fn continued_frame_begins_before_the_function() {
         .map(|address| table.rule(address).map_or_else(|| NONE.to_owned(), |rule| rule.to_string()));
     assert_eq!(rules, [ENTERED, NONE, FRAMED, FRAMED, ENTERED]);
 }
+
+/// Returns the derived rows of code whose functions are not known: offsets and rules.
+fn region(code: &[&[u8]]) -> Vec<(u64, String)> {
+    let code = code.concat();
+    let elf = elf::open(elf::with_code(elf::X86_64, &code));
+    let table = Table::with_derived_rules(&elf).expect("the headers are right");
+    let rule = |at| table.rule(elf::BARE + at).map_or(NONE.to_owned(), |rule| rule.to_string());
+    let rows = (0..=code.len() as u64).map(|at| (at, rule(at).replace(" (derived)", "")));
+    let mut rows: Vec<(u64, String)> = rows.collect();
+    rows.dedup_by(|next, row| next.1 == row.1);
+    rows
+}
+
+/// Compares the rows of code of `size` bytes; behind it there is nothing.
+fn check_region(code: &[&[u8]], expected: &[(u64, &str)]) {
+    let size: usize = code.iter().map(|part| part.len()).sum();
+    let rows = region(code);
+    let found: Vec<(u64, &str)> = rows.iter().map(|(at, rule)| (*at, &**rule)).collect();
+    let end = (size as u64, NONE);
+    let is_known_at_end = expected.last().is_some_and(|(_, rule)| *rule != NONE);
+    let expected: Vec<_> = expected.iter().copied().chain(is_known_at_end.then_some(end)).collect();
+    assert_eq!(found, expected);
+}
+
+const PUSH_RBX: &[u8] = b"\x53";
+const POP_RBX: &[u8] = b"\x5b";
+
+/// The parts of OpenBLAS's `dgemm_kernel_HASWELL` that touch the frame.
+#[test]
+fn frame_of_a_matrix_kernel_starts_from_a_saved_register() {
+    let code: [&[u8]; 10] = [
+        b"\x48\x83\xec\x60\x48\x89\x1c\x24",
+        b"\x48\x89\x6c\x24\x08\x4c\x89\x64\x24\x10\xc5\xf8\x77",
+        b"\x48\x89\xe3\x48\x81\xec\x80\x70\x00\x00",
+        b"\x48\x81\xe4\x00\xf0\xff\xff",
+        // je to the end, then rbp is a pointer: lea rbp, [rax + r10 * 2]
+        b"\x48\x83\xff\x00\x74\x0c",
+        b"\x4c\x89\x74\x24\x28\x4a\x8d\x2c\x50",
+        b"\xc5\xf8\x77",
+        b"\x48\x89\xdc\x48\x8b\x1c\x24",
+        b"\x48\x8b\x6c\x24\x08\x4c\x8b\x64\x24\x10\x48\x83\xc4\x60",
+        RET,
+    ];
+    let expected = [
+        (0, "cfa = rsp + 8, ra = [cfa - 8]"),
+        (4, "cfa = rsp + 104, ra = [cfa - 8]"),
+        (13, "cfa = rsp + 104, rbp = [cfa - 96], ra = [cfa - 8]"),
+        (31, "cfa = rsp + 28904, rbp = [cfa - 96], ra = [cfa - 8]"),
+        (38, "cfa = rbx + 104, rbp = [cfa - 96], ra = [cfa - 8]"),
+        (59, "cfa = rsp + 104, rbp = [cfa - 96], ra = [cfa - 8]"),
+        (77, "cfa = rsp + 8, ra = [cfa - 8]"),
+    ];
+    check_region(&code, &expected);
+}
+
+/// As x264's macros and GCC do: the word above the lower part is the stack pointer before.
+#[test]
+fn realigned_frame_starts_from_a_stack_word() {
+    // mov rax, rsp; sub rsp, 64; and rsp, -32; mov [rsp + 32], rax; xor eax, eax; mov rsp, [rsp + 32]; ret
+    let code: [&[u8]; 7] = [
+        b"\x48\x89\xe0",
+        b"\x48\x83\xec\x40",
+        b"\x48\x83\xe4\xe0",
+        b"\x48\x89\x44\x24\x20",
+        b"\x31\xc0",
+        b"\x48\x8b\x64\x24\x20",
+        RET,
+    ];
+    let expected = [
+        (0, ENTERED),
+        (7, "cfa = rsp + 72, ra = [cfa - 8]"),
+        (11, "cfa = rax + 8, ra = [cfa - 8]"),
+        (18, "cfa = [rsp + 32] + 8, ra = [cfa - 8]"),
+        (23, ENTERED),
+    ];
+    check_region(&code, &expected);
+}
+
+#[test]
+fn each_function_of_a_gap_is_tried() {
+    let padding = [0xcc; 13];
+    let refused = [PUSH_RBX, RET, &[0xcc; 14]].concat();
+    let data = [0x06; 16];
+    let code = [PUSH_RBX, POP_RBX, RET, &padding, &refused, &data, PUSH_RBX, POP_RBX, RET];
+    let expected =
+        [(0, ENTERED), (1, PUSHED), (2, ENTERED), (16, NONE), (48, ENTERED), (49, PUSHED), (50, ENTERED)];
+    check_region(&code, &expected);
+}
+
+#[test]
+fn code_that_returns_elsewhere_is_refused() {
+    // push rax; ret: a jump
+    check_region(&[b"\x50", RET], &[(0, NONE)]);
+    // pop rax; ret: the part of another function
+    check_region(&[b"\x58", RET], &[(0, NONE)]);
+    // jmp to itself
+    check_region(&[b"\xeb\xfe"], &[(0, NONE)]);
+    // je to push rbx; or not: both then pop
+    check_region(&[b"\x74\x01", PUSH_RBX, POP_RBX, RET], &[(0, NONE)]);
+    // mov [rsp], rax; ret
+    check_region(&[b"\x48\x89\x04\x24", RET], &[(0, NONE)]);
+}
+
+#[test]
+fn code_behind_a_call_and_padding_is_this_function_or_the_next_one() {
+    // je to ret; sub rsp, 8; call; int3; ret; int3
+    let call: [&[u8]; 5] =
+        [b"\x74\x0a\x48\x83\xec\x08", b"\xe8\x00\x10\x00\x00", &[0xcc; 1], RET, &[0xcc; 3]];
+    let rest = [PUSH_RBX, POP_RBX, RET];
+    let code: Vec<&[u8]> = call.into_iter().chain(rest).collect();
+    let deeper = "cfa = rsp + 16, ra = [cfa - 8]";
+    let expected = [(0, ENTERED), (6, deeper), (12, ENTERED), (17, PUSHED), (18, ENTERED)];
+    check_region(&code, &expected);
+    // push rbx; call; nop; pop rbx; ret
+    check_region(&[PUSH_RBX, CALL, b"\x90", POP_RBX, RET], &[(0, ENTERED), (1, PUSHED), (8, ENTERED)]);
+    // call; nop; ret: with such a stack pointer nothing is called
+    check_region(&[CALL, b"\x90", RET], &[(0, NONE), (6, ENTERED)]);
+}
+
+#[test]
+fn target_of_a_jump_table_has_the_frame_of_the_jump() {
+    // push rbx; test edi, edi; je; jmp rax; pop rbx; ret; (only by the table:) xor eax, eax; pop rbx; ret
+    let code: [&[u8]; 8] =
+        [PUSH_RBX, b"\x85\xff\x74\x02", b"\xff\xe0", POP_RBX, RET, b"\x31\xc0", POP_RBX, RET];
+    let expected = [(0, ENTERED), (1, PUSHED), (8, ENTERED), (9, PUSHED), (12, ENTERED)];
+    check_region(&code, &expected);
+}
+
+#[test]
+fn derived_rules_are_marked() {
+    let elf = elf::open(elf::with_code(elf::X86_64, RET));
+    let table = Table::with_derived_rules(&elf).expect("the headers are right");
+    let rule = table.rule(elf::BARE).expect("it was derived");
+    assert!(rule.is_derived());
+    assert_eq!(rule.to_string(), "cfa = rsp + 8, ra = [cfa - 8] (derived)");
+    assert_eq!(Table::of(&elf).expect("the headers are right").rule(elf::BARE), None);
+}

@@ -137,6 +137,11 @@ fn derive() {
 }
 
 #[test]
+fn region() {
+    run("region", targets::region);
+}
+
+#[test]
 fn elf() {
     run("elf", targets::file);
 }

@@ -9,6 +9,7 @@ use ebpf_programs::abi::table::{cfa, fp, kept, ra};
 
 use crate::eh_frame::expression::{self, Expression};
 use crate::eh_frame::state::{Cfa, Place, State};
+use crate::rule::DERIVED;
 use crate::table::rules::Packed;
 
 pub(crate) mod aarch64;
@@ -93,7 +94,9 @@ impl Registers {
         let needed = u16::from(rule.register());
         // With offset 0 the frame is being realigned: a few instructions without a call.
         let starts = matches!(rule.cfa(), cfa::REGISTER | cfa::DEREF | cfa::PLT) && rule.offset() != 0;
-        (self.kept == NONE && starts && self.saved.contains(&needed)).then_some(needed)
+        // Most code without unwind data calls nothing, and only its callers would need the register.
+        let is_derived = self.link.is_none() && rule.ra() & DERIVED != 0;
+        (self.kept == NONE && starts && !is_derived && self.saved.contains(&needed)).then_some(needed)
     }
 
     /// Translates a row to a rule.

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use ebpf_profiler_core::elf::Elf;
+use ebpf_profiler_core::elf::{Arch, Elf};
 use ebpf_profiler_core::unwind::{BareFunction, Entry};
 
 use crate::arch::Registers;
@@ -19,17 +19,33 @@ pub(super) struct Gaps<'a> {
     /// The functions behind the last gap.
     functions: &'a [BareFunction],
     deriver: Deriver<'a>,
+    /// `true` if rules of other code are derived too.
+    derives: bool,
 }
 
+/// Minimum size of other code: a gap that is smaller has only padding.
+const MIN_REGION: u64 = 16;
+
+/// Maximum size of code that is read at a time, in bytes.
+const MAX_READ: u64 = 1 << 24;
+
 impl<'a> Gaps<'a> {
-    pub(super) fn new(elf: &'a Elf, functions: &'a [BareFunction], registers: &'a Registers) -> Gaps<'a> {
-        Gaps { elf, stubs: Stubs::new(elf), functions, deriver: Deriver::new(elf.arch(), registers) }
+    pub(super) fn new(
+        elf: &'a Elf,
+        functions: &'a [BareFunction],
+        derives: bool,
+        registers: &'a Registers,
+    ) -> Gaps<'a> {
+        let derives = derives && elf.arch() == Arch::X86_64;
+        Gaps { elf, stubs: Stubs::new(elf), functions, deriver: Deriver::new(elf.arch(), registers), derives }
     }
 
     /// Returns `true` if a gap may have stubs or functions.
     #[inline]
     pub(super) fn may_have_code(&self, gap: &Range<u64>) -> bool {
-        self.stubs.may_be_in(gap) || self.functions.first().is_some_and(|first| first.range.start < gap.end)
+        self.derives && gap.end.saturating_sub(gap.start) >= MIN_REGION
+            || self.stubs.may_be_in(gap)
+            || self.functions.first().is_some_and(|first| first.range.start < gap.end)
     }
 
     /// Returns `true` if the function at `address` is the base of a coroutine's stack.
@@ -47,7 +63,8 @@ impl<'a> Gaps<'a> {
     pub(super) fn begin(&self, gap: &Range<u64>, stubs: &[Stub]) -> Option<u64> {
         let function = self.functions.iter().find(|function| is_in(&function.range, gap));
         let function = function.map(|function| start(function, gap));
-        stubs.first().map(|stub| stub.range.start).into_iter().chain(function).min()
+        let region = self.regions(gap).first().map(|region| region.start);
+        stubs.first().map(|stub| stub.range.start).into_iter().chain(function).chain(region).min()
     }
 
     /// Adds the rows of the stubs and functions in a gap. Where they overlap, stubs come first.
@@ -58,15 +75,61 @@ impl<'a> Gaps<'a> {
             }
             self.functions = rest;
             let before = stubs.partition_point(|stub| stub.range.end <= function.range.start);
-            output.stubs(&stubs[..before]);
+            self.stubs_and_regions(&gap, &stubs[..before], output);
             stubs = &stubs[before..];
             let is_free = stubs.first().is_none_or(|stub| stub.range.start >= function.range.end);
             let gap = output.end().max(gap.start)..gap.end;
             if is_free && is_in(&function.range, &gap) {
-                self.function(function, start(function, &gap), output);
+                let start = start(function, &gap);
+                self.derive_regions(gap.start..start, output);
+                self.function(function, start, output);
             }
         }
-        output.stubs(stubs);
+        self.stubs_and_regions(&gap, stubs, output);
+        self.derive_regions(output.end().max(gap.start)..gap.end, output);
+    }
+
+    /// Adds the rows of stubs, and of the code before each.
+    fn stubs_and_regions(&mut self, gap: &Range<u64>, stubs: &[Stub], output: &mut Output) {
+        for stub in stubs {
+            self.derive_regions(output.end().max(gap.start)..stub.range.start, output);
+            output.stubs(std::slice::from_ref(stub));
+        }
+    }
+
+    /// Returns the parts of a gap that are large enough for code, in order.
+    fn regions(&self, gap: &Range<u64>) -> Vec<Range<u64>> {
+        if !self.derives || gap.end.saturating_sub(gap.start) < MIN_REGION {
+            return Vec::new();
+        }
+        let mut parts = self.stubs.executable(gap);
+        parts.retain(|part| part.end - part.start >= MIN_REGION);
+        parts
+    }
+
+    /// Adds the rows of code that nothing describes.
+    #[cold]
+    fn derive_regions(&mut self, gap: Range<u64>, output: &mut Output) {
+        for part in self.regions(&gap) {
+            let mut at = part.start;
+            while at < part.end {
+                let end = part.end.min(at.saturating_add(MAX_READ));
+                self.derive_region(at..end, output);
+                at = end;
+            }
+        }
+    }
+
+    fn derive_region(&mut self, part: Range<u64>, output: &mut Output) {
+        let mut code = vec![0; (part.end - part.start) as usize];
+        if self.elf.read(part.start, &mut code).is_err() {
+            return;
+        }
+        output.function(part.start, part.end);
+        output.row(part.start, Packed::NO_DATA);
+        self.deriver.region(&code, part.start, |at, rule| {
+            output.row(part.start + at as u64, rule.unwrap_or(Packed::NO_DATA));
+        });
     }
 
     /// Adds the rows of a function.

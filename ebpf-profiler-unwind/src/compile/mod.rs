@@ -40,7 +40,9 @@ use output::Output;
 /// `.gopclntab` of Go programs. Entries and signal returns without unwind data are recognized by their instructions. If
 /// several sources describe an address, the first of these is used, and of overlapping functions the one that begins last.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Tables {}
+pub struct Tables {
+    derives: bool,
+}
 
 /// Returns the compiler of unwind tables for the profiler's builder.
 ///
@@ -56,7 +58,23 @@ pub struct Tables {}
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn tables() -> Tables {
-    Tables {}
+    Tables::default()
+}
+
+impl Tables {
+    /// Derives the rules of x86_64 code without unwind data from its instructions: see [`derived`](crate::derived).
+    ///
+    /// Takes longer than all else: 60 to 160 ms of CPU time per MiB of such code.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let compiler = ebpf_profiler_unwind::tables().with_derived_rules();
+    /// ```
+    #[must_use = "returns another compiler"]
+    pub fn with_derived_rules(self) -> Tables {
+        Tables { derives: true }
+    }
 }
 
 impl UnwindCompiler for Tables {
@@ -68,7 +86,8 @@ impl UnwindCompiler for Tables {
         let Some(registers) = Registers::of(elf.arch()) else { return Ok(Compiled::default()) };
         let code = Code::of(elf);
         let sources = Sources::of(elf)?;
-        let file = File { elf, sources: &sources, code: &code, functions, registers };
+        let derives = self.derives;
+        let file = File { elf, sources: &sources, code: &code, functions, derives, registers };
         Ok(match file.compile() {
             Ok(compiled) => compiled,
             // A few of 3,000 files are compiled twice.
@@ -87,6 +106,8 @@ struct File<'a> {
     code: &'a Code,
     /// Functions without unwind data.
     functions: &'a [BareFunction],
+    /// `true` if rules of other code are derived too.
+    derives: bool,
     registers: &'a Registers,
 }
 
@@ -134,8 +155,8 @@ impl File<'_> {
         frames: &mut [Frames<'_>],
         malformed: u32,
     ) -> Result<Compiled, Again> {
-        let File { elf, sources, code, functions, registers } = *self;
-        let mut gaps = Gaps::new(elf, functions, registers);
+        let File { elf, sources, code, functions, derives, registers } = *self;
+        let mut gaps = Gaps::new(elf, functions, derives, registers);
         let before = code.start()..begin.unwrap_or_else(|| code.first_end());
         let stubs = gaps.stubs(before.clone());
         let Some(begin) = gaps.begin(&before, &stubs).or(begin) else {

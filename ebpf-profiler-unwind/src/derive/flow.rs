@@ -4,10 +4,19 @@ use ebpf_profiler_core::unwind::Entry;
 
 use crate::table::rules::Packed;
 
+/// The registers that callees preserve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Callees {
+    /// Those of the platform's ABI, and the stack pointer.
+    Standard,
+    /// The frame pointer. They may pop their arguments, as V8's do.
+    PopArguments,
+}
+
 /// The facts about registers and stack before one instruction.
 pub(super) trait State: Copy + PartialEq {
     /// Returns the state at the entry of a function.
-    fn at_entry(entry: Entry) -> Self;
+    fn at_entry(entry: Entry, callees: Callees) -> Self;
 
     /// Returns what holds in both states.
     fn merge(&self, other: &Self) -> Self;
@@ -23,6 +32,19 @@ pub(super) trait State: Copy + PartialEq {
 
     /// Returns `true` if the frame pointer is the caller's.
     fn is_unlinked(&self) -> bool;
+
+    /// Returns `true` if a function may return or jump to another one, `false` if it cannot: only if the stack pointer leads to the
+    /// return address, and the frame pointer is the caller's. `None` if the stack pointer is unknown.
+    fn is_end(&self) -> Option<bool>;
+
+    /// Returns `true` if the stack pointer is above the return address, as in no function.
+    fn is_beyond(&self) -> bool;
+
+    /// Returns `true` if the stack pointer may be aligned as the ABI demands it at calls.
+    fn is_aligned(&self) -> bool;
+
+    /// Returns `true` if the canonical frame address is known.
+    fn has_frame(&self) -> bool;
 
     /// Returns `true` if both states have the same frame.
     fn has_same_frame(&self, other: &Self) -> bool;

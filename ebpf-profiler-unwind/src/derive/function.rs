@@ -3,7 +3,7 @@
 use ebpf_profiler_core::unwind::Entry;
 
 use super::backward;
-use super::flow::{ENTRY, Flow, State, Step, target};
+use super::flow::{Callees, ENTRY, Flow, State, Step, target};
 
 /// A function, and the state before each of its instructions.
 pub(super) struct Function<'a, S> {
@@ -14,7 +14,7 @@ pub(super) struct Function<'a, S> {
 }
 
 /// The longest instruction, in bytes.
-const LONGEST: usize = 15;
+pub(super) const LONGEST: usize = 15;
 
 impl<'a, S: State> Function<'a, S> {
     /// Follows the code of a function from its entry. Each instruction that is executed takes one from `budget`.
@@ -67,7 +67,7 @@ impl<'a, S: State> Function<'a, S> {
 
     /// Executes the instruction at an offset in any state.
     pub(super) fn step(&self, at: usize) -> Option<Step> {
-        self.execute(at, &mut S::at_entry(Entry::Called))
+        self.execute(at, &mut S::at_entry(Entry::Called, Callees::PopArguments))
     }
 
     /// Follows code from the entry. What is behind calls comes last: if a jump leads there with another frame, the callee doesn't
@@ -122,8 +122,8 @@ impl<'a, S: State> Function<'a, S> {
             let step = self.step(at);
             let is_reached = self.state(at).is_some();
             if is_start && !is_reached && !is_padding(self.code[at]) {
-                let accepted = self.try_from(at, S::at_entry(Entry::Framed), budget)
-                    || self.try_from(at, S::at_entry(Entry::Called), budget);
+                let accepted = self.try_from(at, S::at_entry(Entry::Framed, Callees::PopArguments), budget)
+                    || self.try_from(at, S::at_entry(Entry::Called, Callees::PopArguments), budget);
                 is_start = accepted;
             }
             match step {

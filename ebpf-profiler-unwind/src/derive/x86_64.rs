@@ -4,12 +4,16 @@ use ebpf_profiler_core::internal::x86_64::{Instruction, Operand, TWO_BYTES, deco
 use ebpf_profiler_core::unwind::Entry;
 use ebpf_programs::abi::table::{Rule, cfa, fp, kept, ra};
 
+use crate::rule::DERIVED;
 use crate::table::rules::Packed;
 
-use super::flow::{self, ENTRY, Flow, Step};
+use super::flow::{self, Callees, ENTRY, Flow, Step};
 
 const RSP: usize = 4;
 const RBP: usize = 5;
+
+/// Registers that callees preserve: `rbx`, `rsp`, `rbp`, and `r12` to `r15`.
+const PRESERVED: u16 = 0xf038;
 
 /// Numbers of the registers in DWARF.
 const DWARF: [u8; 16] = [0, 2, 1, 3, 7, 6, 4, 5, 8, 9, 10, 11, 12, 13, 14, 15];
@@ -20,6 +24,9 @@ enum Value {
     Unknown,
     /// The canonical frame address, and an offset.
     Frame(i32),
+    /// The base of the lower part of the frame, and an offset: the stack pointer when it was last aligned, or moved by an
+    /// unknown distance.
+    Lower(i32),
     /// The frame pointer of the caller.
     CallerFrame,
     /// The return address.
@@ -37,10 +44,15 @@ pub(super) struct State {
     saved: Option<i32>,
     /// Place of the return address, as such an offset.
     returns: Option<i32>,
+    /// Place of a frame address in the lower part of the frame, as an offset from its base, and the frame address.
+    spilled: Option<(i32, i32)>,
+    /// Place of the caller's frame pointer in the lower part.
+    saved_lower: Option<i32>,
+    callees: Callees,
 }
 
 impl flow::State for State {
-    fn at_entry(entry: Entry) -> State {
+    fn at_entry(entry: Entry, callees: Callees) -> State {
         let mut registers = [Value::Unknown; 16];
         let saved = match entry {
             Entry::Framed => {
@@ -53,7 +65,7 @@ impl flow::State for State {
                 None
             }
         };
-        State { registers, saved, returns: Some(-8) }
+        State { registers, saved, returns: Some(-8), spilled: None, saved_lower: None, callees }
     }
 
     fn merge(&self, other: &State) -> State {
@@ -65,6 +77,8 @@ impl flow::State for State {
         }
         merged.saved = self.saved.filter(|_| self.saved == other.saved);
         merged.returns = self.returns.filter(|_| self.returns == other.returns);
+        merged.spilled = self.spilled.filter(|_| self.spilled == other.spilled);
+        merged.saved_lower = self.saved_lower.filter(|_| self.saved_lower == other.saved_lower);
         merged
     }
 
@@ -96,6 +110,22 @@ impl flow::State for State {
         self.registers[RBP] == Value::CallerFrame
     }
 
+    fn is_end(&self) -> Option<bool> {
+        Some(self.stack()? == ENTRY && self.returns == Some(ENTRY) && self.is_unlinked())
+    }
+
+    fn is_aligned(&self) -> bool {
+        self.stack().is_none_or(|stack| stack & 15 == 0)
+    }
+
+    fn has_frame(&self) -> bool {
+        self.cfa().is_some()
+    }
+
+    fn is_beyond(&self) -> bool {
+        self.stack().is_some_and(|stack| stack > ENTRY)
+    }
+
     fn has_same_frame(&self, other: &State) -> bool {
         self.registers[RBP] == other.registers[RBP]
             && self.saved == other.saved
@@ -104,28 +134,25 @@ impl flow::State for State {
     }
 
     fn rule(&self, lost: Option<u16>) -> Option<Packed> {
-        let mut bases = [RBP, RSP].into_iter().chain(0..16);
-        let (base, offset) = bases.find_map(|base| Some((base, self.offset_in(base)?)))?;
+        let Rule { cfa, register, offset, aux, .. } = self.cfa()?;
         let (ra, aux) = match self.returns {
-            Some(-8) => (ra::BELOW, 0),
+            Some(-8) => (ra::BELOW, aux),
+            _ if cfa != cfa::REGISTER => return None,
             Some(offset) => (ra::SAVED, offset),
             None => {
                 let register = self.registers.iter().position(|&value| value == Value::Return)?;
                 (ra::REGISTER, i32::from(DWARF[register]))
             }
         };
-        let (fp, fp_offset) = match (self.registers[RBP], self.saved) {
-            (Value::CallerFrame, _) => (fp::SAME, 0),
-            (_, Some(offset)) => (fp::SAVED, offset),
-            (_, None) => (fp::UNKNOWN, 0),
-        };
+        let (fp, fp_offset) = self.fp();
+        let mark = if self.callees == Callees::Standard { DERIVED } else { 0 };
         let (number, location) = lost.map_or((0, 0), |lost| (lost as u8 & kept::NUMBER, kept::LOST));
         Some(Packed::of(&Rule {
-            cfa: cfa::REGISTER,
-            register: DWARF[base],
-            ra: ra | number << kept::SHIFT,
+            cfa,
+            register,
+            ra: ra | number << kept::SHIFT | mark,
             fp: fp | location << kept::SHIFT,
-            offset: offset.checked_neg()?,
+            offset,
             aux,
             fp_offset,
         }))
@@ -133,6 +160,53 @@ impl flow::State for State {
 }
 
 impl State {
+    /// Returns the offsets of registers from the canonical frame address, in DWARF's numbering.
+    pub(super) fn offsets(&self) -> [Option<i32>; 16] {
+        let mut offsets = [None; 16];
+        for (register, number) in DWARF.into_iter().enumerate() {
+            offsets[usize::from(number)] = self.offset_in(register);
+        }
+        offsets
+    }
+
+    /// Returns the parts of the rule for the canonical frame address.
+    fn cfa(&self) -> Option<Rule> {
+        let first = match self.callees {
+            Callees::Standard => [RSP, RBP],
+            Callees::PopArguments => [RBP, RSP],
+        };
+        let mut bases = first.into_iter().chain(0..16);
+        let frame = bases.clone().find_map(|base| Some((base, self.offset_in(base)?)));
+        if let Some((base, offset)) = frame {
+            let (register, offset) = (DWARF[base], offset.checked_neg()?);
+            return Some(Rule { cfa: cfa::REGISTER, register, offset, ..Rule::CANNOT });
+        }
+        let (place, address) = self.spilled?;
+        let (base, lower) = bases.find_map(|base| match self.registers[base] {
+            Value::Lower(offset) => Some((base, offset)),
+            _ => None,
+        })?;
+        let offset = place.checked_sub(lower)?;
+        Some(Rule {
+            cfa: cfa::DEREF,
+            register: DWARF[base],
+            offset,
+            aux: address.checked_neg()?,
+            ..Rule::CANNOT
+        })
+    }
+
+    /// Returns kind and offset of the caller's frame pointer.
+    fn fp(&self) -> (u8, i32) {
+        match (self.registers[RBP], self.saved, self.saved_lower) {
+            (Value::CallerFrame, None, _) => (fp::SAME, 0),
+            (Value::CallerFrame, ..) if self.callees == Callees::PopArguments => (fp::SAME, 0),
+            (_, Some(offset), _) => (fp::SAVED, offset),
+            (Value::Lower(base), _, Some(place)) => (fp::DIRECT, place.wrapping_sub(base)),
+            _ => (fp::UNKNOWN, 0),
+        }
+    }
+
     /// Executes an instruction.
     fn execute(&mut self, it: &Instruction) -> Flow {
         if let Some(flow) = self.transfer(it) {
@@ -163,20 +237,32 @@ impl State {
             // A jump or call to another segment, and a return from it or from an interrupt.
             (0xff, 3 | 5) | (0xca | 0xcb | 0xcf, _) => Flow::Trap,
             (0xcc | 0xf4 | UD2, _) => Flow::Trap,
+            (0xe8, _) if it.immediate == 0 && self.callees == Callees::Standard => {
+                // It pushes the address of the next instruction, which pops it.
+                self.push(Value::Unknown);
+                Flow::Next
+            }
             (0xe8, _) | (0xff, 2) => {
-                // Callees may change all but the stack and the frame pointer, and pop arguments.
-                if matches!(self.registers[RBP], Value::Frame(_)) {
-                    self.registers[RSP] = Value::Unknown;
-                }
-                for (number, value) in self.registers.iter_mut().enumerate() {
-                    if number != RSP && number != RBP {
-                        *value = Value::Unknown;
-                    }
-                }
+                self.call();
                 Flow::Call
             }
             _ => return None,
         })
+    }
+
+    /// Executes what a callee may do.
+    fn call(&mut self) {
+        let preserved = match self.callees {
+            Callees::Standard => PRESERVED,
+            // They may pop arguments.
+            Callees::PopArguments if matches!(self.registers[RBP], Value::Frame(_)) => 1 << RBP,
+            Callees::PopArguments => 1 << RBP | 1 << RSP,
+        };
+        for (number, value) in self.registers.iter_mut().enumerate() {
+            if preserved >> number & 1 == 0 {
+                *value = Value::Unknown;
+            }
+        }
     }
 
     /// Executes an instruction that pushes or pops. Returns `false` if it is another one.
@@ -218,16 +304,16 @@ impl State {
         match (it.opcode, it.reg & 7) {
             (0x81 | 0x83, 0 | 5) if it.wide && matches!(it.operand, Operand::Register(_)) => {
                 let number = if it.reg & 7 == 0 { it.immediate } else { it.immediate.wrapping_neg() };
-                let sum = match self.value(it.operand) {
-                    Value::Frame(offset) => sum(offset, number),
-                    _ => Value::Unknown,
-                };
+                let sum = self.value(it.operand).plus(number);
                 self.write(it.operand, sum);
             }
-            (0x8d, _) if it.wide => {
-                let address = self.address(it.operand).map_or(Value::Unknown, Value::Frame);
-                self.set(it.reg & 15, address);
+            (0x81 | 0x83, 4) if it.wide && it.immediate < 0 && it.operand == Operand::Register(RSP) => {
+                self.lower();
             }
+            // sub rsp, register
+            (0x29, _) if it.wide && it.operand == Operand::Register(RSP) => self.lower(),
+            (0x2b, _) if it.wide && it.reg == RSP => self.lower(),
+            (0x8d, _) if it.wide => self.set(it.reg & 15, self.address(it.operand)),
             (0x8b, _) if it.wide && !it.thread => self.set(it.reg & 15, self.value(it.operand)),
             (0x89, _) if it.wide => self.write(it.operand, self.registers[it.reg & 15]),
             _ => {
@@ -245,14 +331,29 @@ impl State {
         self.forget_below_stack();
     }
 
-    /// Makes the stack pointer the canonical frame address.
-    fn rebase(&mut self) {
+    /// Begins another lower part of the frame at the stack pointer, which is moved by an unknown distance.
+    fn lower(&mut self) {
         for value in &mut self.registers {
-            if matches!(value, Value::Frame(_)) {
+            if matches!(value, Value::Lower(_)) {
                 *value = Value::Unknown;
             }
         }
-        self.saved = None;
+        (self.spilled, self.saved_lower) = (None, None);
+        if self.callees == Callees::Standard {
+            self.registers[RSP] = Value::Lower(0);
+        } else {
+            self.registers[RSP] = Value::Unknown;
+        }
+    }
+
+    /// Makes the stack pointer the canonical frame address.
+    fn rebase(&mut self) {
+        for value in &mut self.registers {
+            if matches!(value, Value::Frame(_) | Value::Lower(_)) {
+                *value = Value::Unknown;
+            }
+        }
+        (self.saved, self.spilled, self.saved_lower) = (None, None, None);
         self.registers[RSP] = Value::Frame(0);
     }
 
@@ -263,10 +364,12 @@ impl State {
         }
     }
 
-    /// Returns the address of an operand as an offset from the canonical frame address.
-    fn address(&self, operand: Operand) -> Option<i32> {
-        let Operand::Based(base, displacement) = operand else { return None };
-        self.offset_in(base & 15)?.checked_add(i32::try_from(displacement).ok()?)
+    /// Returns the address of an operand.
+    fn address(&self, operand: Operand) -> Value {
+        match operand {
+            Operand::Based(base, displacement) => self.registers[base & 15].plus(displacement),
+            _ => Value::Unknown,
+        }
     }
 
     /// Returns the value of an operand of eight bytes.
@@ -277,10 +380,15 @@ impl State {
         }
     }
 
-    fn load(&self, address: Option<i32>) -> Value {
+    fn load(&self, address: Value) -> Value {
         match address {
-            Some(_) if address == self.saved => Value::CallerFrame,
-            Some(_) if address == self.returns => Value::Return,
+            Value::Frame(at) if self.saved == Some(at) => Value::CallerFrame,
+            Value::Frame(at) if self.returns == Some(at) => Value::Return,
+            Value::Lower(at) if self.saved_lower == Some(at) => Value::CallerFrame,
+            Value::Lower(at) => match self.spilled {
+                Some((place, address)) if place == at => Value::Frame(address),
+                _ => Value::Unknown,
+            },
             _ => Value::Unknown,
         }
     }
@@ -289,8 +397,8 @@ impl State {
     fn write(&mut self, operand: Operand, value: Value) {
         if let Operand::Register(number) = operand {
             self.set(number & 15, value);
-        } else if let Some(address) = self.address(operand) {
-            self.store(address, value);
+        } else {
+            self.store(self.address(operand), value);
         }
     }
 
@@ -298,55 +406,80 @@ impl State {
         self.registers[register] = value;
     }
 
-    fn store(&mut self, address: i32, value: Value) {
+    fn store(&mut self, address: Value, value: Value) {
+        match address {
+            Value::Frame(at) => self.store_upper(at, value),
+            Value::Lower(at) => self.store_lower(at, value),
+            _ => {}
+        }
+    }
+
+    fn store_upper(&mut self, at: i32, value: Value) {
         for slot in [&mut self.saved, &mut self.returns] {
-            if slot.is_some_and(|slot| slot.abs_diff(address) < 8) {
+            if slot.is_some_and(|slot| slot.abs_diff(at) < 8) {
                 *slot = None;
             }
         }
         match value {
-            Value::CallerFrame if self.saved.is_none() => self.saved = Some(address),
-            Value::Return if self.returns.is_none() => self.returns = Some(address),
+            Value::CallerFrame if self.saved.is_none() => self.saved = Some(at),
+            Value::Return if self.returns.is_none() => self.returns = Some(at),
+            _ => {}
+        }
+    }
+
+    fn store_lower(&mut self, at: i32, value: Value) {
+        self.spilled = self.spilled.filter(|(place, _)| place.abs_diff(at) >= 8);
+        self.saved_lower = self.saved_lower.filter(|place| place.abs_diff(at) >= 8);
+        match value {
+            Value::Frame(address) if self.spilled.is_none() => self.spilled = Some((at, address)),
+            Value::CallerFrame if self.saved_lower.is_none() => self.saved_lower = Some(at),
             _ => {}
         }
     }
 
     fn push(&mut self, value: Value) {
         self.move_stack(-8);
-        if let Some(address) = self.offset_in(RSP) {
-            self.store(address, value);
-        }
+        self.store(self.registers[RSP], value);
     }
 
     fn pop(&mut self) -> Value {
-        let value = self.load(self.offset_in(RSP));
+        let value = self.load(self.registers[RSP]);
         self.move_stack(8);
         value
     }
 
     fn move_stack(&mut self, distance: i64) {
-        self.registers[RSP] = match self.registers[RSP] {
-            Value::Frame(offset) => sum(offset, distance),
-            _ => Value::Unknown,
-        };
+        self.registers[RSP] = self.registers[RSP].plus(distance);
         self.forget_below_stack();
     }
 
     /// Memory below the stack pointer may be overwritten at any time.
     fn forget_below_stack(&mut self) {
-        let Some(stack) = self.offset_in(RSP) else { return };
-        for slot in [&mut self.saved, &mut self.returns] {
-            if slot.is_some_and(|slot| slot < stack) {
-                *slot = None;
+        match self.registers[RSP] {
+            Value::Frame(stack) => {
+                self.saved = self.saved.filter(|&slot| slot >= stack);
+                self.returns = self.returns.filter(|&slot| slot >= stack);
+                (self.spilled, self.saved_lower) = (None, None);
             }
+            Value::Lower(stack) => {
+                self.spilled = self.spilled.filter(|&(slot, _)| slot >= stack);
+                self.saved_lower = self.saved_lower.filter(|&slot| slot >= stack);
+            }
+            _ => {}
         }
     }
 }
 
-/// Returns the canonical frame address and the sum of two offsets.
-fn sum(offset: i32, number: i64) -> Value {
-    let number = i32::try_from(number).ok();
-    number.and_then(|number| offset.checked_add(number)).map_or(Value::Unknown, Value::Frame)
+impl Value {
+    /// Returns the sum of an address and a number.
+    fn plus(self, number: i64) -> Value {
+        let sum = |offset: i32| offset.checked_add(i32::try_from(number).ok()?);
+        match self {
+            Value::Frame(offset) => sum(offset).map_or(Value::Unknown, Value::Frame),
+            Value::Lower(offset) => sum(offset).map_or(Value::Unknown, Value::Lower),
+            _ => Value::Unknown,
+        }
+    }
 }
 
 /// Returns `true` if an instruction may store a word in its operand. Stores of vectors are left out: no compiler overwrites what

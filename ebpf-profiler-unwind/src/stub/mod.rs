@@ -146,6 +146,16 @@ impl<'a> Stubs<'a> {
         !self.coroutines.is_empty() && self.coroutines.binary_search(&address).is_ok()
     }
 
+    /// Returns the parts of a gap in executable sections, in order; all of it if the file has none.
+    pub(crate) fn executable(&self, gap: &Range<u64>) -> Vec<Range<u64>> {
+        if self.sections.is_empty() {
+            return vec![gap.clone()];
+        }
+        let from = self.sections.partition_point(|section| section.end <= gap.start);
+        let sections = self.sections[from..].iter().take_while(|section| section.start < gap.end);
+        sections.map(|section| section.start.max(gap.start)..section.end.min(gap.end)).collect()
+    }
+
     #[inline]
     fn may_have_coroutine(&self, gap: &Range<u64>) -> bool {
         let size = gap.end.saturating_sub(gap.start);

@@ -76,6 +76,15 @@ impl Table {
         Ok(Table { compiled: tables().compile(elf)?, arch: elf.arch() })
     }
 
+    /// Builds the table of an ELF file, with rules of code without unwind data: see [`derived`](crate::derived).
+    ///
+    /// # Errors
+    ///
+    /// Fails if the file cannot be read.
+    pub fn with_derived_rules(elf: &Elf) -> Result<Table, ElfError> {
+        Ok(Table { compiled: tables().with_derived_rules().compile(elf)?, arch: elf.arch() })
+    }
+
     /// Opens a table that was built before: see [`image`](Table::image).
     ///
     /// # Errors

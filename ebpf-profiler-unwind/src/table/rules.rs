@@ -171,6 +171,20 @@ impl Packed {
         Packed::new(kinds, rule.offset, rule.aux, rule.fp_offset)
     }
 
+    /// Returns the rule as in the table.
+    pub(crate) const fn unpack(self) -> Rule {
+        let kinds = (self.low as u32).to_le_bytes();
+        Rule {
+            cfa: kinds[0],
+            register: kinds[1],
+            ra: kinds[2],
+            fp: kinds[3],
+            offset: self.offset(),
+            aux: self.aux(),
+            fp_offset: self.fp_offset(),
+        }
+    }
+
     /// Returns the bytes of the rule in a table.
     pub(crate) fn bytes(self) -> [u8; size_of::<Rule>()] {
         (u128::from(self.low) | u128::from(self.high) << 64).to_le_bytes()

@@ -80,6 +80,15 @@ pub(crate) fn derive(data: &[u8]) -> u64 {
     }))
 }
 
+/// Any bytes as code between functions: rows in order, and rules only from registers that there are.
+pub(crate) fn region(data: &[u8]) -> u64 {
+    let elf = elf::open(elf::with_code(elf::X86_64, data));
+    let table = Table::with_derived_rules(&elf).expect("it can be read");
+    assert_eq!(validate(table.image()), Ok(()));
+    assert!(table.rows().all(|row| !row.rule.is_described() || row.rule.raw().register < 16));
+    outcome(&table)
+}
+
 /// Any bytes as an ELF file.
 pub(crate) fn file(data: &[u8]) -> u64 {
     let Ok(table) = Table::from_elf(data) else { return 0 };
