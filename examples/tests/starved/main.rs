@@ -86,6 +86,28 @@ fn profiler_without_reservation_keeps_innermost_functions() {
     assert!(shares.end < DEADLINE + Duration::from_secs(2), "{shares:?}");
 }
 
+/// Forms of starvation beside that of sessions.
+mod matrix {
+    use super::*;
+
+    #[test]
+    #[ignore = "profiles: needs root"]
+    fn reserved_profiler_that_was_there_first_has_whole_stacks() {
+        test_needs::root!();
+        test_needs::programs!("node", "perl", "php", "python3", "setsid");
+        let reservation = Reservation::cpu(0.25);
+        let _reserved = reservation.enter();
+        let profiler = builder().reserve(reservation.clone()).start();
+        let profiler = profiler.unwrap_or_else(|error| panic!("{error}"));
+        let crowd = Crowd::start(PROGRAMS, LIFE);
+        crowd.wait_until_all_work();
+        let shares = measure(profiler, &crowd);
+        println!("there first: {shares:?}, {:?}", reservation.stats());
+        assert!(shares.delivered > 0.995 && shares.named > 0.95, "{shares:?}");
+        assert!(shares.end < Duration::from_secs(2), "{shares:?}");
+    }
+}
+
 fn builder() -> Builder {
     Profiler::builder()
         // The profiler has more or fewer ticks than its share of the time: its threads run when a tick wakes
@@ -103,6 +125,11 @@ fn profile(builder: Builder, crowd: &Crowd) -> Shares {
     let begin = Instant::now();
     let profiler = builder.start().unwrap_or_else(|error| panic!("{error}"));
     println!("started in {:?}", begin.elapsed());
+    measure(profiler, crowd)
+}
+
+/// Compares the samples of a running profiler with the ticks of the kernel's own clock.
+fn measure(profiler: Profiler, crowd: &Crowd) -> Shares {
     let (since, clock) = (now(), Clock::start(FREQUENCY).unwrap());
     std::thread::sleep(DURATION);
     let (ticks, until) = (clock.ticks(), now());
