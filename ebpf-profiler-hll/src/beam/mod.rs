@@ -42,6 +42,7 @@
 //!
 //! # Limits
 //!
+//! * Samples at other events than the clock's show native frames in place of Erlang's.
 //! * The interpreter (OTP up to 23, other CPUs, `--disable-jit`) isn't supported.
 //! * Functions that run on dirty schedulers are shown without the Erlang process that called them.
 //! * A function that ends with a call is no longer on the stack, as in Erlang's own stack traces.
@@ -67,7 +68,6 @@ mod text;
 
 use ebpf_profiler_core::elf::Elf;
 use ebpf_profiler_core::language::{Language, Runtime};
-use ebpf_programs::abi::interpreter::walker;
 
 /// The languages Erlang and Elixir: functions of modules in BEAM, OTP 25 to 29 on x86_64.
 ///
@@ -94,7 +94,10 @@ impl Language for Beam {
         find::find(elf).map(|file| Box::new(file) as Box<dyn Runtime>)
     }
 
+    /// None from the start: together with all others, programs at events exceed the number of
+    /// instructions that the kernel's verifier follows. The clock's program gets it when a process runs
+    /// BEAM.
     fn walkers(&self) -> u32 {
-        1 << walker::BEAM
+        0
     }
 }
