@@ -15,7 +15,7 @@ const MAX_GAP: u64 = 4096;
 /// Maximum number of functions of a module by which the offset is derived.
 const MAX_DERIVED: u64 = 4096;
 
-/// Where the modules of a process are.
+/// The tables of the modules of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Modules {
     /// Address of the tables.

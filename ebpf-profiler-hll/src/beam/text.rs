@@ -1,6 +1,6 @@
 //! Names of functions as their languages write them.
 
-/// What names of modules in Elixir begin with.
+/// The prefix of the names of modules in Elixir.
 const ELIXIR: &str = "Elixir.";
 
 /// Returns the name of a function.

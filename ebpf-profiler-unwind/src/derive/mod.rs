@@ -119,7 +119,7 @@ pub fn facts(code: &[u8], address: u64) -> (Vec<Fact>, Vec<(usize, Refusal)>) {
     (facts.collect(), region.refused().to_vec())
 }
 
-/// What was derived about an instruction.
+/// The state that was derived for an instruction.
 #[derive(Clone, Copy, Debug)]
 pub struct Fact {
     /// Offset of the instruction.

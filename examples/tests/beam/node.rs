@@ -13,7 +13,7 @@ const PROGRAMS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/beam/programs
 /// The same within the root of a release.
 const INSIDE: &str = "/truth";
 
-/// Where Erlang is in its root.
+/// The folder of Erlang in its root.
 const ERLANG: &str = "/usr/lib/erlang";
 
 /// Code of Elixir in its root, for Erlang's code path.
