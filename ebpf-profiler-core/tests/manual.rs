@@ -1,6 +1,6 @@
 //! The manual has each reason, each loss and each figure that the library and the README have.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+#![expect(clippy::panic, reason = "a test fails by panicking")]
 
 use std::fs;
 

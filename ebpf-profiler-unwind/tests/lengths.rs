@@ -4,7 +4,6 @@
 //! cargo test -p ebpf-profiler-unwind --test lengths --release -- --ignored --nocapture    # some libraries
 //! UNWIND_FILES=/usr/lib/libx265.so:/opt/x cargo test ... -- --ignored --nocapture           # other files
 //! ```
-#![expect(clippy::print_stdout, reason = "prints a line per file")]
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};

@@ -43,5 +43,7 @@ fn count_primes_for(duration: Duration) -> usize {
 
 #[inline(never)]
 fn is_prime(number: u64) -> bool {
-    (2..number).take_while(|divisor| divisor * divisor <= number).all(|divisor| number % divisor != 0)
+    (2..number)
+        .take_while(|divisor| divisor * divisor <= number)
+        .all(|divisor| !number.is_multiple_of(divisor))
 }

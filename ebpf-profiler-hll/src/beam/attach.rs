@@ -76,7 +76,7 @@ fn first_ranges(tables: u64, memory: &dyn Memory) -> Result<Vec<(u64, u64)>, Rea
 /// Returns the address of the registers of the first scheduler, whose data a pointer of the file
 /// leads to: `{registers, …, current process, kind 0, number 1, number among dirty ones 0}`.
 fn registers(data: &[u64], facts: &Facts, memory: &dyn Memory) -> Option<u64> {
-    let is_aligned = |word: &&u64| **word % ALIGNMENT == 0 && **word != 0 && **word >> 47 == 0;
+    let is_aligned = |word: &&u64| word.is_multiple_of(ALIGNMENT) && **word != 0 && **word >> 47 == 0;
     data.iter().filter(is_aligned).take(MAX_CANDIDATES).find_map(|&scheduler| {
         let [current, kind, number, dirty] = words(scheduler.wrapping_add(facts.kind - 8), memory).ok()?;
         let is_first = kind as u32 == 0 && number == 1 && dirty == 0;

@@ -70,7 +70,7 @@ impl MainCode {
     fn in_gap(from: u64, to: u64, memory: &dyn Memory) -> Option<MainCode> {
         let (mut code, mut at) = (Vec::new(), to);
         while at > from {
-            let page = (at - 1 & !(PAGE - 1)).max(from);
+            let page = ((at - 1) & !(PAGE - 1)).max(from);
             let Ok(mut bytes) = memory.bytes(page, at - page, PAGE as usize) else { break };
             bytes.append(&mut code);
             (code, at) = (bytes, page);

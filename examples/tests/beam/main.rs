@@ -27,6 +27,7 @@ mod profile;
 #[path = "../scripts/root.rs"]
 mod root;
 #[path = "../scripts/seen.rs"]
+#[expect(dead_code, reason = "each user needs a part")]
 mod seen;
 #[path = "../scripts/verdict.rs"]
 #[expect(dead_code, reason = "each user needs a part")]

@@ -22,8 +22,6 @@ const ELIXIR: &[&str] = &["elixir", "logger", "eex", "ex_unit"];
 /// A release of Erlang, with Elixir.
 #[derive(Clone, Debug)]
 pub(crate) struct Release {
-    /// Its version.
-    pub(crate) name: String,
     root: PathBuf,
     /// Folder of its programs.
     programs: String,
@@ -41,7 +39,7 @@ impl Release {
         for entry in fs::read_dir(PROGRAMS).unwrap().map(Result::unwrap) {
             fs::copy(entry.path(), inside.join(entry.file_name())).unwrap();
         }
-        Some(Release { name: name.to_owned(), root, programs: format!("{ERLANG}/{system}/bin") })
+        Some(Release { root, programs: format!("{ERLANG}/{system}/bin") })
     }
 
     /// Returns the command that evaluates an expression in Erlang.
