@@ -107,7 +107,8 @@ impl Walks {
     }
 
     /// Loads the clock's program again if walkers were requested that it doesn't have, in a thread,
-    /// or at once if `waits`. Returns `true` if there is a new program.
+    /// or at once if `waits`. Returns `true` if there is a new program. If the kernel rejects it,
+    /// the former one stays.
     pub(in crate::live) fn renew(&mut self, waits: bool) -> Result<bool, StartError> {
         if self.loading.is_none() {
             self.begin_to_load()?;
@@ -118,10 +119,18 @@ impl Walks {
         let failed = |_| StartError::Object("the thread that loads it panicked".to_owned());
         let (object, program) = loading.thread.join().map_err(failed)?;
         self.object = Some(object);
-        self.former = self.runs();
-        self.sampler = Some(program?);
         self.has = loading.walkers;
-        Ok(true)
+        match program {
+            Ok(program) => {
+                self.former = self.runs();
+                self.sampler = Some(program);
+                Ok(true)
+            }
+            // A verifier with lower limits: the former program sends copies of the stacks that need
+            // the other walkers.
+            Err(_) if self.sampler.is_some() && !waits => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     /// Starts a thread that loads the clock's program with the requested walkers, if it lacks any.
