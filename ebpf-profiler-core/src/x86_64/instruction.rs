@@ -79,7 +79,7 @@ pub fn decode(bytes: &[u8]) -> Option<Instruction> {
     }
     let (map, opcode) = reader.opcode(byte, &mut prefixes)?;
     let (reg, operand) = match has_modrm(map, opcode) {
-        true => reader.modrm(prefixes.rex)?,
+        true => reader.modrm(prefixes.rex, is_of_registers(map, opcode))?,
         false => (usize::from(opcode & 7 | (prefixes.rex & 1) << 3), Operand::None),
     };
     let immediate = reader.immediate(immediate_size(map, opcode, reg & 7, &prefixes)?)?;
@@ -209,12 +209,12 @@ impl Reader<'_> {
         }
     }
 
-    fn modrm(&mut self, rex: u8) -> Option<(usize, Operand)> {
+    fn modrm(&mut self, rex: u8, is_of_registers: bool) -> Option<(usize, Operand)> {
         let modrm = self.byte()?;
         let extend = |field: u8, bit: u8| usize::from(field & 7 | (rex >> bit & 1) << 3);
         let reg = extend(modrm >> 3, 2);
         let mode = modrm >> 6;
-        if mode == 3 {
+        if mode == 3 || is_of_registers {
             return Some((reg, Operand::Register(extend(modrm, 0))));
         }
         let mut base = Some(extend(modrm, 0));
@@ -248,6 +248,11 @@ impl Reader<'_> {
         let unused = 64 - 8 * size as u32;
         Some(i64::from_le_bytes(bytes).checked_shl(unused).map_or(0, |shifted| shifted >> unused))
     }
+}
+
+/// Returns `true` for moves of control and debug registers, whose operand is a register in each mode.
+fn is_of_registers(map: Map, opcode: u8) -> bool {
+    matches!((map, opcode), (Map::Two, 0x20..=0x23))
 }
 
 fn has_modrm(map: Map, opcode: u8) -> bool {

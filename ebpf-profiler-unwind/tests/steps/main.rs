@@ -185,9 +185,8 @@ fn rust() {
 #[test]
 #[ignore = "runs what STEPS_PROGRAM names"]
 fn custom() {
-    let Ok(line) = std::env::var("STEPS_PROGRAM") else {
-        return test_needs::skip("STEPS_PROGRAM names no program");
-    };
+    // Without it there is nothing to judge.
+    let Ok(line) = std::env::var("STEPS_PROGRAM") else { return };
     let mut words = line.split_whitespace();
     let mut command = Command::new(PathBuf::from(words.next().expect("a program")));
     command.args(words);
