@@ -131,34 +131,36 @@ fn loader() {
     assert_exact("the loader", &tally);
 }
 
+/// Steps through a program in C, built with options of gcc.
+fn check_compiled(options: &[&str]) -> Tally {
+    let program = programs::compile("frames.c", options);
+    let name = format!("frames.c {}", options.join(" "));
+    let tally = check(&name, Command::new(&program.0), Extent::of(7, 150_000));
+    assert_exact(&name, &tally);
+    tally
+}
+
 #[test]
 #[ignore = "takes a minute"]
 fn gcc_without_optimization() {
     test_needs::programs!("gcc");
-    let program = programs::compile("frames.c", &["-O0"]);
-    let tally = check("frames.c -O0", Command::new(&program.0), Extent::of(7, 150_000));
-    assert_exact("frames.c -O0", &tally);
+    check_compiled(&["-O0"]);
 }
 
 #[test]
 #[ignore = "takes a minute"]
 fn gcc_with_optimization() {
     test_needs::programs!("gcc");
-    let program = programs::compile("frames.c", &["-O2"]);
-    let tally = check("frames.c -O2", Command::new(&program.0), Extent::of(7, 150_000));
-    assert_exact("frames.c -O2", &tally);
+    check_compiled(&["-O2"]);
 }
 
-/// Its own functions have derived rules; those of libc have unwind data.
+/// Its own functions have derived rules; the functions of libc have unwind data.
 #[test]
 #[ignore = "takes a minute"]
 fn gcc_without_unwind_data() {
     test_needs::programs!("gcc");
-    let options = ["-O2", "-fno-asynchronous-unwind-tables", "-fno-unwind-tables"];
-    let program = programs::compile("frames.c", &options);
-    let tally = check("frames.c -O2 without unwind data", Command::new(&program.0), Extent::of(7, 150_000));
+    let tally = check_compiled(&["-O2", "-fno-asynchronous-unwind-tables", "-fno-unwind-tables"]);
     assert!(tally.of(Class::Derived).exact > 100, "{:?}", tally.of(Class::Derived));
-    assert_exact("frames.c without unwind data", &tally);
 }
 
 #[test]
@@ -181,14 +183,17 @@ fn rust() {
     assert_exact("Rust", &tally);
 }
 
-/// A command line in `STEPS_PROGRAM`.
+/// The command line in `STEPS_PROGRAM`, or else the first instructions of a short program.
 #[test]
-#[ignore = "runs what STEPS_PROGRAM names"]
+#[ignore = "takes a minute"]
 fn custom() {
-    // Without it there is nothing to judge.
-    let Ok(line) = std::env::var("STEPS_PROGRAM") else { return };
+    let (line, steps) = match std::env::var("STEPS_PROGRAM") {
+        Ok(line) => (line, 10_000_000),
+        Err(_) => ("/bin/echo derived".to_owned(), 20_000),
+    };
     let mut words = line.split_whitespace();
     let mut command = Command::new(PathBuf::from(words.next().expect("a program")));
     command.args(words);
-    check(&line, command, Extent::of(100, 10_000_000));
+    let tally = check(&line, command, Extent::of(20, steps));
+    assert_exact(&line, &tally);
 }

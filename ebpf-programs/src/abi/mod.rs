@@ -43,6 +43,7 @@ pub mod php;
 #[doc(hidden)]
 pub mod v8;
 
+#[doc(hidden)]
 pub mod beam;
 
 pub mod registers;

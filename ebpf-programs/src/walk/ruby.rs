@@ -12,8 +12,9 @@
 //! No other word of it is an address in the runtime's file behind a call of an address in a register, as compiled code is called.
 //! One step looks at one word, first at the one where the return address lies while no registers are saved.
 //!
-//! Executable memory without a file can be that of another compiler, too. Compiled code keeps the execution context and the
-//! control frame in registers, so an innermost frame without them isn't Ruby's, and is left to the rules for unknown code.
+//! Executable memory without a file may contain code of other compilers. Ruby's compiled code keeps the
+//! execution context and the control frame in registers. An innermost frame without them is unwound by
+//! the rules for unknown code.
 //!
 //! The frame is skipped: the control frames, which the loop's caller takes, are those of the compiled methods.
 

@@ -16,8 +16,9 @@
 //!
 //! Builtins that are functions of their own are native frames, for which the unwind table of their file has rows.
 //!
-//! Executable memory without a file can be that of another compiler, too: a frame in it without a function, without a type and without
-//! a string and an index, as frames of regular expressions have up to Node.js 20, is left to the rules for unknown code.
+//! Executable memory without a file may contain code of other compilers. A frame in it is V8's if it
+//! has a function, a type, or the string and index of a regular expression, whose frames have no
+//! type in older versions. All others are unwound by the rules for unknown code.
 
 use super::arch::{Arch, CallInstruction, HalfFrame, HalfState};
 use super::identity::v8::{self as identity, Numbers};
@@ -31,7 +32,8 @@ use crate::machine::Machine;
 /// Maximum distance from the stack pointer to the frame pointer, in bytes.
 const MAX_FRAME: u64 = 1 << 24;
 
-/// Minimum distance from the stack pointer to the frame pointer of a whole frame, in bytes: what identifies it is between them.
+/// Minimum distance from the stack pointer to the frame pointer of a whole frame, in bytes. The words between them identify its
+/// function.
 const MIN_FRAME: u64 = 16;
 
 /// Number of bytes that a prologue takes to push what identifies its function.
@@ -88,7 +90,7 @@ pub(super) fn step<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, pc: u6
     let mut function = walk.registers.values[A::JS_FUNCTION];
     let mut offset = 0;
     let mut is_typed = false;
-    let mut is_pattern = false;
+    let mut is_regexp = false;
     if leaf.state <= state::BUILDING {
         let is_frame = fp & 7 == 0
             && fp != 0
@@ -104,7 +106,7 @@ pub(super) fn step<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, pc: u6
         leaf.caller.sp = fp.wrapping_add(16);
         if leaf.state == state::WHOLE {
             is_typed = words[6] & 1 == 0;
-            is_pattern = words[6] & 3 == 1 && words[5] >> 31 == 0;
+            is_regexp = words[6] & 3 == 1 && words[5] >> 31 == 0;
             let is_marked = !is_typed || TYPES.contains(&words[6]);
             if kind == kind::COMPILED && !(is_marked && fp.wrapping_sub(sp) >= MIN_FRAME) {
                 walk.emit_native(machine, pc);
@@ -137,7 +139,7 @@ pub(super) fn step<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, pc: u6
             emit_function(walk, machine, pc, function, shape::BASELINE, position);
         }
         _ => {
-            let is_certain = is_pattern || leaf.state != state::WHOLE;
+            let is_certain = is_regexp || leaf.state != state::WHOLE;
             if !emit_compiled(walk, machine, pc, function, is_certain) {
                 walk.emit_native(machine, pc);
                 return Ok(false);

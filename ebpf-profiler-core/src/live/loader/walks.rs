@@ -107,8 +107,8 @@ impl Walks {
     }
 
     /// Loads the clock's program again if walkers were requested that it doesn't have, in a thread,
-    /// or at once if `waits`. Returns `true` if there is a new program. If the kernel rejects it,
-    /// the former one stays.
+    /// or at once if `waits`. Returns `true` if there is a new program. A running profiler keeps the
+    /// former one if the kernel rejects the new one.
     pub(in crate::live) fn renew(&mut self, waits: bool) -> Result<bool, StartError> {
         if self.loading.is_none() {
             self.begin_to_load()?;
@@ -128,7 +128,7 @@ impl Walks {
             }
             // A verifier with lower limits: the former program sends copies of the stacks that need
             // the other walkers.
-            Err(_) if self.sampler.is_some() && !waits => Ok(false),
+            Err(_) if !waits => Ok(false),
             Err(error) => Err(error),
         }
     }
