@@ -449,7 +449,6 @@ impl Builder {
             false => None,
         };
         // The threads start with the priority that this one had.
-        drop(reserved);
         drop(raised);
         let parts = Parts {
             source: Box::new(source),
@@ -468,6 +467,7 @@ impl Builder {
         };
         let threads =
             Threads::start(parts).map_err(|error| StartError::System { what: "start a thread", error })?;
+        drop(reserved);
         Ok(Profiler::new(threads, recorder, labels, own))
     }
 

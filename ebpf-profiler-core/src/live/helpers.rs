@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 use hashbrown::HashMap;
 
 use super::perf;
-use super::reservation::{Reservation, waited};
+use super::reservation::{self, Part, Reservation, waited};
 
 /// Maximum time of a call.
 const DEADLINE: Duration = Duration::from_millis(250);
@@ -174,10 +174,10 @@ impl Helper {
         }
         let (jobs, queue) = sync_channel::<Job>(1);
         let state = Arc::new(HelperState::default());
-        let (in_thread, reservation) = (state.clone(), shared.reservation.get().cloned());
+        let (in_thread, reservation) = (state.clone(), shared.reservation.get());
         let shared = Arc::downgrade(shared);
-        std::thread::Builder::new().name("ebpf-helper".to_owned()).stack_size(STACK).spawn(move || {
-            let _reserved = reservation.as_ref().map(Reservation::enter_on_behalf);
+        let thread = std::thread::Builder::new().name("ebpf-helper".to_owned()).stack_size(STACK);
+        reservation::spawn(reservation, Part::OnBehalf, thread, move |_| {
             in_thread.tid.store(perf::this_thread(), Ordering::Relaxed);
             queue.iter().for_each(|job| job());
             if let Some(shared) = shared.upgrade()

@@ -16,6 +16,7 @@
 
 mod clock;
 mod crowd;
+mod group;
 #[path = "../perf/mod.rs"]
 #[expect(dead_code, reason = "each user needs a part")]
 mod perf;
@@ -30,6 +31,7 @@ use ebpf_profiler_core::symbol::NoSymbols;
 
 use clock::Clock;
 use crowd::Crowd;
+use group::SmallGroup;
 
 /// Sampling frequency per CPU, in Hz.
 const FREQUENCY: u32 = 199;
@@ -104,6 +106,26 @@ mod matrix {
         let shares = measure(profiler, &crowd);
         println!("there first: {shares:?}, {:?}", reservation.stats());
         assert!(shares.delivered > 0.995 && shares.named > 0.95, "{shares:?}");
+        assert!(shares.end < Duration::from_secs(2), "{shares:?}");
+    }
+
+    /// As a pod with a small request and limit.
+    #[test]
+    #[ignore = "profiles: needs root"]
+    fn reserved_profiler_in_a_small_control_group_has_whole_stacks() {
+        test_needs::root!();
+        test_needs::programs!("node", "perl", "php", "python3", "setsid");
+        let crowd = Crowd::start(PROGRAMS, LIFE);
+        crowd.wait_until_all_work();
+        let reservation = Reservation::cpu(0.25);
+        let group = SmallGroup::enter().unwrap();
+        let reserved = reservation.enter();
+        let shares = profile(builder().reserve(reservation.clone()), &crowd);
+        println!("small group: {shares:?}, {:?}", reservation.stats());
+        // The kernel loses the reserved time of threads that end in their group.
+        drop(reserved);
+        drop(group);
+        assert!(shares.delivered > 0.99 && shares.named > 0.95, "{shares:?}");
         assert!(shares.end < Duration::from_secs(2), "{shares:?}");
     }
 }

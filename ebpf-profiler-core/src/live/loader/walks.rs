@@ -12,7 +12,7 @@ use crate::live::bpf::{self, Map, Runs};
 use crate::live::error::StartError;
 use crate::live::kernel_tables::NeededWalkers;
 use crate::live::object::KernelObject;
-use crate::live::reservation::Reservation;
+use crate::live::reservation::{self, Part, Reservation, Reserved};
 use crate::live::trigger::{Trigger, Walk};
 use crate::live::waker::Waker;
 
@@ -141,14 +141,13 @@ impl Walks {
             return Ok(());
         }
         let Some(mut object) = self.object.take() else { return Ok(()) };
-        let reservation = self.reservation.clone();
-        let load = move || {
-            let _reserved = reservation.as_ref().map(Reservation::enter);
+        let load = move |_: Option<&Reserved>| {
             let set = object.set_constant(WALKERS, &walkers.to_ne_bytes());
             let program = set.and_then(|()| object.program(sampler(walkers)));
             (object, program)
         };
-        let thread = std::thread::Builder::new().name("profiler-load".to_owned()).spawn(load);
+        let thread = std::thread::Builder::new().name("profiler-load".to_owned());
+        let thread = reservation::spawn(self.reservation.as_ref(), Part::Shared, thread, load);
         let failed = |error| StartError::System { what: "start a thread that loads a program", error };
         self.loading = Some(Loading { thread: thread.map_err(failed)?, walkers });
         Ok(())

@@ -21,10 +21,36 @@ const BURST: Duration = Duration::from_millis(40);
 /// next timer interrupt.
 const OVERRUN: Duration = Duration::from_millis(10);
 
+/// State that a member sets by itself.
+#[derive(Debug, Default)]
+pub(super) struct Signals {
+    /// It has no work.
+    is_idle: AtomicBool,
+    has_left: AtomicBool,
+}
+
+impl Signals {
+    pub(super) fn set_busy(&self, is_busy: bool) {
+        self.is_idle.store(!is_busy, Ordering::Relaxed);
+    }
+
+    fn is_busy(&self) -> bool {
+        !self.is_idle.load(Ordering::Relaxed)
+    }
+
+    /// Notes that it has left, or will be no member.
+    pub(super) fn leave(&self) {
+        self.has_left.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn has_left(&self) -> bool {
+        self.has_left.load(Ordering::Relaxed)
+    }
+}
+
 /// A thread of a reservation.
 #[derive(Debug)]
 pub(super) struct Member {
-    pub(super) id: u64,
     pub(super) tid: u32,
     /// Its policy outside of the reservation.
     pub(super) former: Policy,
@@ -33,8 +59,7 @@ pub(super) struct Member {
     pub(super) fixed: Option<f64>,
     /// `true` if it works only while another member waits for it.
     pub(super) is_on_behalf: bool,
-    /// `true` while it has work.
-    pub(super) is_busy: Arc<AtomicBool>,
+    pub(super) signals: Arc<Signals>,
     /// `true` while it has a part of the reservation.
     pub(super) is_reserved: bool,
     /// Part of one CPU, and kind of policy, that were set last.
@@ -65,17 +90,16 @@ pub(super) struct Situation {
 }
 
 impl Member {
-    pub(super) fn new(id: u64, tid: u32, former: Policy, fixed: Option<f64>) -> Member {
+    pub(super) fn new(tid: u32, former: Policy, fixed: Option<f64>, signals: Arc<Signals>) -> Member {
         let file = Times::open(tid);
         Member {
             times: file.as_ref().and_then(Times::read).unwrap_or_default(),
             file,
-            id,
             tid,
             former,
             fixed,
             is_on_behalf: false,
-            is_busy: Arc::new(AtomicBool::new(true)),
+            signals,
             is_reserved: fixed.is_some(),
             set: None,
             idle: Duration::ZERO,
@@ -85,9 +109,12 @@ impl Member {
         }
     }
 
-    /// Returns `true` if its times have to be read.
+    /// Returns `true` if it has work, as far as it could say so, or a part of the reservation.
+    ///
+    /// A thread that was woken and has not run yet couldn't. So where threads wait for CPUs, those
+    /// without work are checked, too.
     pub(super) fn is_checked(&self) -> bool {
-        self.is_reserved || self.fixed.is_some() || self.is_busy.load(Ordering::Relaxed)
+        self.is_reserved || self.fixed.is_some() || self.signals.is_busy()
     }
 
     /// Returns `true` if it has to be checked soon.
@@ -100,7 +127,7 @@ impl Member {
     pub(super) fn weight(&self) -> f64 {
         if self.fixed.is_some() || !self.is_reserved {
             0.0
-        } else if self.is_busy.load(Ordering::Relaxed) && self.idle < INACTIVE_AFTER {
+        } else if self.signals.is_busy() && self.idle < INACTIVE_AFTER {
             1.0
         } else {
             INACTIVE
@@ -124,6 +151,7 @@ impl Member {
         let Situation { elapsed, is_contended, by } = situation;
         let run = times.run.saturating_sub(self.times.run);
         let wait = times.wait.saturating_sub(self.times.wait);
+        let wait = if times == self.times { self.wait_until_now(elapsed) } else { wait };
         self.times = times;
         self.idle = if run + wait < elapsed / 50 { self.idle + elapsed } else { Duration::ZERO };
         let share = self.set.map_or(0.0, |(share, _)| share);
@@ -147,6 +175,14 @@ impl Member {
         } else {
             wait > elapsed / 2
         };
+    }
+
+    /// Returns how long it has waited since the last check if its times are the same as then.
+    ///
+    /// The kernel counts a wait when it ends: in a control group with little CPU time, after
+    /// seconds.
+    fn wait_until_now(&self, elapsed: Duration) -> Duration {
+        if !self.is_reserved && scheduler::is_ready(self.tid) { elapsed } else { Duration::ZERO }
     }
 
     /// Notes that it lost the reservation, and decides when it may have it again.
@@ -206,7 +242,7 @@ mod tests {
 
     impl Thread {
         fn new() -> Thread {
-            let mut member = Member::new(1, 0, Policy::default(), None);
+            let mut member = Member::new(0, Policy::default(), None, Arc::default());
             member.set = Some((0.25, true));
             Thread { member, times: Times::default(), by: ReservedBy::Deadline }
         }
@@ -231,6 +267,16 @@ mod tests {
         assert!(thread.check(5, 15, true), "used up, but nothing is free");
         assert!(thread.check(1, 0, false), "needs less than it has");
         assert!(!thread.check(5, 15, false), "a CPU is free");
+    }
+
+    #[test]
+    fn wait_that_has_not_ended_counts() {
+        let mut thread = Thread::new();
+        thread.member.set = None;
+        assert!(!thread.check(0, 0, true), "it sleeps");
+        // This thread is ready: it runs.
+        thread.member.tid = crate::live::perf::this_thread();
+        assert!(thread.check(0, 0, true));
     }
 
     #[test]

@@ -12,14 +12,16 @@ mod member;
 
 mod scheduler;
 
+mod spawn;
+
 use std::fs::File;
 use std::marker::PhantomData;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use self::member::{Member, Situation};
+use self::member::{Member, Signals, Situation};
 use self::scheduler::Policy;
+pub(super) use self::spawn::spawn;
 use super::error::OptionError;
 use super::{cpus, perf};
 
@@ -44,10 +46,10 @@ use super::{cpus, perf};
 /// # Effect on your program
 ///
 /// Other threads wait while a reservation is used, for at most the share of each period. The
-/// profiler's own threads take part, and the thread that calls [`Builder::start`],
-/// [`Profiler::finish`] or [`Profiler::stop`], until the call returns. Other threads of
-/// your program can [enter](Reservation::enter). Threads and processes that a member starts have
-/// the default policy.
+/// profiler's own threads take part, those of sinks included, and the thread that calls
+/// [`Builder::start`], [`Profiler::finish`] or [`Profiler::stop`], until the call returns. Other
+/// threads of your program can [enter](Reservation::enter). Threads and processes that a member
+/// starts have the default policy.
 ///
 /// # Examples
 ///
@@ -83,7 +85,6 @@ struct Inner {
 #[derive(Debug, Default)]
 struct State {
     members: Vec<Member>,
-    next_id: u64,
     /// A governor runs.
     is_governed: bool,
     stats: ReservationStats,
@@ -120,9 +121,21 @@ pub enum ReservedBy {
 #[must_use = "the thread leaves the reservation when this is dropped"]
 pub struct Reserved {
     inner: Arc<Inner>,
-    id: u64,
-    is_busy: Arc<AtomicBool>,
+    signals: Arc<Signals>,
+    /// It is dropped when the thread ends: the thread keeps its policy, to end soon.
+    ends_with_thread: bool,
     _of_this_thread: PhantomData<*const ()>,
+}
+
+/// The way in which a thread takes part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    /// It has a part while it waits for a CPU.
+    Shared,
+    /// A fixed part, whether it waits or not: work that is little, but always urgent.
+    First,
+    /// A fixed part beside those of the others: it works only while another one waits for it.
+    OnBehalf,
 }
 
 impl Reservation {
@@ -139,24 +152,13 @@ impl Reservation {
     ///
     /// A thread that already has a real-time policy keeps it.
     pub fn enter(&self) -> Reserved {
-        self.enter_with(None)
-    }
-
-    /// Lets this thread take part with a fixed part, whether it waits or not: work that is little,
-    /// but always urgent.
-    pub(super) fn enter_first(&self) -> Reserved {
-        self.enter_with(Some(self.0.cpus() * FIRST_PART))
-    }
-
-    /// Lets this thread take part with a fixed part beside those of the others: it works only while
-    /// another one waits for it.
-    pub(super) fn enter_on_behalf(&self) -> Reserved {
-        self.enter_as(Some((self.0.cpus() * BEHALF_PART).min(MAX_BEHALF)), true)
+        self.enter_as(Part::Shared)
     }
 
     /// Ends the part of another thread of this process, which is stuck.
     pub(super) fn expel(&self, tid: u32) {
-        self.0.remove(|member| member.tid == tid);
+        let mut state = self.0.lock();
+        self.0.remove(&mut state, false, |member| member.tid == tid);
     }
 
     /// Returns the state.
@@ -170,44 +172,23 @@ impl Reservation {
         if share > 0.0 && share <= 0.5 { Ok(()) } else { Err(OptionError::Reservation { share }) }
     }
 
-    fn enter_with(&self, fixed: Option<f64>) -> Reserved {
-        self.enter_as(fixed, false)
-    }
-
-    fn enter_as(&self, fixed: Option<f64>, is_on_behalf: bool) -> Reserved {
-        let tid = perf::this_thread();
-        let former = Policy::of(tid).ok().filter(|policy| policy.is_ordinary());
-        let mut state = self.0.lock();
-        let id = state.next_id;
-        state.next_id += 1;
-        let mut is_busy = Arc::default();
-        let is_new = state.members.iter().all(|member| member.tid != tid);
-        if let Some(former) = former.filter(|_| is_new) {
-            let mut member = Member::new(id, tid, former, fixed);
-            member.is_on_behalf = is_on_behalf;
-            if fixed.is_none() && self.0.machine().is_contended() {
-                member.is_reserved = true;
-                state.stats.grants += 1;
-            }
-            is_busy = member.is_busy.clone();
-            state.members.push(member);
-            self.0.divide(&mut state);
-            self.0.govern(&mut state);
-        }
-        Reserved { inner: self.0.clone(), id, is_busy, _of_this_thread: PhantomData }
+    fn enter_as(&self, part: Part) -> Reserved {
+        let (tid, signals) = (perf::this_thread(), Arc::default());
+        self.0.add(tid, part, &signals);
+        Reserved { inner: self.0.clone(), signals, ends_with_thread: false, _of_this_thread: PhantomData }
     }
 }
 
 impl Reserved {
     /// Sets that this thread has work to do, or none.
     pub(super) fn set_busy(&self, is_busy: bool) {
-        self.is_busy.store(is_busy, Ordering::Relaxed);
+        self.signals.set_busy(is_busy);
     }
 }
 
 impl Drop for Reserved {
     fn drop(&mut self) {
-        self.inner.remove(|member| member.id == self.id);
+        self.inner.leave(&self.signals, self.ends_with_thread);
     }
 }
 
@@ -217,16 +198,58 @@ impl Inner {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Removes a member, whose thread gets its former policy.
-    fn remove(&self, is_it: impl Fn(&Member) -> bool) {
+    /// Adds a thread of this process, unless it is a member, has a real-time policy, or has left
+    /// again.
+    fn add(self: &Arc<Inner>, tid: u32, part: Part, signals: &Arc<Signals>) {
         let mut state = self.lock();
+        let is_new = state.members.iter().all(|member| member.tid != tid) && !signals.has_left();
+        let policy = Policy::of(tid).ok().filter(|policy| policy.is_ordinary() && is_new);
+        let Some(policy) = policy else { return };
+        let starter = perf::this_thread();
+        let starter = state.members.iter().find(|member| member.tid == starter);
+        // A thread that a member starts has the default policy.
+        let former = starter.map_or(policy, |starter| starter.former);
+        if former != policy {
+            // The niceness at most.
+            let _ = former.set(tid);
+        }
+        let mut member = Member::new(tid, former, self.fixed(part), signals.clone());
+        member.is_on_behalf = part == Part::OnBehalf;
+        if part == Part::Shared && self.machine().is_contended() {
+            member.is_reserved = true;
+            state.stats.grants += 1;
+        }
+        state.members.push(member);
+        self.divide(&mut state);
+        self.govern(&mut state);
+    }
+
+    /// Returns the fixed part of one CPU of a thread that takes part in this way.
+    fn fixed(&self, part: Part) -> Option<f64> {
+        match part {
+            Part::Shared => None,
+            Part::First => Some(self.cpus() * FIRST_PART),
+            Part::OnBehalf => Some((self.cpus() * BEHALF_PART).min(MAX_BEHALF)),
+        }
+    }
+
+    /// Removes the member with these signals.
+    fn leave(&self, signals: &Arc<Signals>, keeps_policy: bool) {
+        // Also one that is not added yet.
+        let mut state = self.lock();
+        signals.leave();
+        self.remove(&mut state, keeps_policy, |member| Arc::ptr_eq(&member.signals, signals));
+    }
+
+    /// Removes a member, whose thread keeps its policy or gets its former one.
+    fn remove(&self, state: &mut State, keeps_policy: bool, is_it: impl Fn(&Member) -> bool) {
         let Some(index) = state.members.iter().position(is_it) else { return };
         let member = state.members.swap_remove(index);
-        if member.set.is_some() {
+        if member.set.is_some() && !keeps_policy {
             // Permitted always.
             let _ = member.former.set(member.tid);
         }
-        self.divide(&mut state);
+        self.divide(state);
         if state.members.is_empty() {
             self.left.notify_all();
         }
@@ -249,18 +272,15 @@ impl Inner {
         let inner = self.clone();
         let thread = std::thread::Builder::new().name("ebpf-share".to_owned());
         // Without it, members keep what they have.
-        state.is_governed = thread.spawn(move || inner.run()).is_ok();
+        let Ok(thread) = thread.spawn(move || inner.run()) else { return };
+        state.is_governed = true;
+        if let Some(id) = scheduler::id(&thread) {
+            prefer(id);
+        }
     }
 
     /// Checks the members until there are none.
     fn run(&self) {
-        let tid = perf::this_thread();
-        // A real-time policy first: nothing else would free it after a stall (see `Member::check`), and it
-        // never works long.
-        let is_real_time = scheduler::is_real_time_unlimited() && Policy::round_robin().set(tid).is_ok();
-        if !is_real_time {
-            let _ = Policy::deadline(GOVERNOR_PART).set(tid);
-        }
         let machine = self.machine();
         let mut checked = Instant::now();
         let mut state = self.lock();
@@ -277,12 +297,9 @@ impl Inner {
     }
 
     fn check(&self, state: &mut State, elapsed: Duration, machine: &Machine) {
-        if !state.members.iter().any(Member::is_checked) {
-            return;
-        }
-        let by = state.stats.policy;
-        let situation = Situation { elapsed, is_contended: machine.is_contended(), by };
-        for member in state.members.iter_mut().filter(|member| member.is_checked()) {
+        let (is_contended, by) = (machine.is_contended(), state.stats.policy);
+        let situation = Situation { elapsed, is_contended, by };
+        for member in state.members.iter_mut().filter(|member| is_contended || member.is_checked()) {
             let was_reserved = member.is_reserved;
             member.check(member.read(), situation);
             state.stats.grants += u64::from(member.is_reserved && !was_reserved);
@@ -296,6 +313,17 @@ impl Inner {
         for (part, member) in parts(members, self.cpus()).into_iter().zip(members) {
             set(member, part, &mut stats.policy);
         }
+    }
+}
+
+/// Lets the governor run whenever it is ready, as it never works long.
+///
+/// It has a real-time policy where that is permitted: nothing would free it after a stall, as it
+/// frees the members (see [`Member::check`]).
+fn prefer(governor: u32) {
+    let is_real_time = scheduler::is_real_time_unlimited() && Policy::round_robin().set(governor).is_ok();
+    if !is_real_time {
+        let _ = Policy::deadline(GOVERNOR_PART).set(governor);
     }
 }
 
@@ -414,7 +442,7 @@ mod tests {
         let tid = perf::this_thread();
         let before = Policy::of(tid).unwrap();
         let reservation = Reservation::cpu(0.1);
-        let reserved = reservation.enter_first();
+        let reserved = reservation.enter_as(Part::First);
         drop(reservation.enter());
         // The kernel permits it to some, and says so.
         let is_reserved = !Policy::of(tid).unwrap().is_ordinary();
@@ -425,15 +453,15 @@ mod tests {
 
     #[test]
     fn members_share_what_is_reserved() {
-        let member = |id, fixed, is_reserved| {
-            let mut member = Member::new(id, u32::MAX, Policy::default(), fixed);
+        let member = |fixed, is_reserved| {
+            let mut member = Member::new(u32::MAX, Policy::default(), fixed, Arc::default());
             member.is_reserved = is_reserved;
             member
         };
-        let mut members = vec![member(1, Some(0.1), true), member(2, None, false), member(3, None, true)];
+        let mut members = vec![member(Some(0.1), true), member(None, false), member(None, true)];
         let all = 0.5 - GOVERNOR_PART;
         assert_eq!(parts(&members, 0.5), [0.1, 0.0, all - 0.1]);
-        members.push(member(4, None, true));
+        members.push(member(None, true));
         assert!((parts(&members, 0.5).iter().sum::<f64>() - all).abs() < 1e-9);
         assert_eq!(parts(&members, 0.05).iter().skip(1).sum::<f64>(), 0.0);
     }

@@ -5,6 +5,8 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::os::unix::thread::JoinHandleExt;
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// `struct sched_attr` of the kernel, in its first version.
@@ -79,6 +81,17 @@ impl Policy {
     pub(super) fn is_ordinary(self) -> bool {
         matches!(self.policy, SCHED_OTHER | SCHED_BATCH | SCHED_IDLE)
     }
+}
+
+/// Returns the kernel's id of a thread, also before it has run for the first time; `None` if it has
+/// ended.
+pub(super) fn id<T>(thread: &JoinHandle<T>) -> Option<u32> {
+    let mut clock = 0;
+    // SAFETY: the handle keeps the thread's description, and the call writes one id of a clock.
+    let error = unsafe { libc::pthread_getcpuclockid(thread.as_pthread_t(), &raw mut clock) };
+    // The clock of a thread has the inverted bits of its id above three others.
+    let id = !(clock >> 3) as u32;
+    (error == 0 && id != 0).then_some(id)
 }
 
 /// Maximum share of one CPU in a reservation. The kernel leaves 5 % of each CPU to other threads.
@@ -176,6 +189,14 @@ mod tests {
         assert_eq!(Policy::of(tid).unwrap(), policy);
         assert!(policy.is_ordinary());
         assert!(!Policy::deadline(0.1).is_ordinary() && !Policy::round_robin().is_ordinary());
+    }
+
+    #[test]
+    fn thread_that_was_started_has_an_id() {
+        let thread = std::thread::spawn(perf::this_thread);
+        let id = id(&thread);
+        let own = thread.join().unwrap();
+        assert!(id.is_none_or(|id| id == own), "{id:?}, {own}");
     }
 
     #[test]

@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 use super::super::error::OptionError;
 use super::super::filter::FilterError;
 use super::super::priority;
-use super::super::reservation::Reservation;
 use super::budget::{BudgetKeeper, KeptBudget};
 use super::{Change, Command, Flush, Interval, Message, Reply, Shared, Stage, lock};
 use crate::profile::{Losses, Profile};
@@ -78,7 +77,6 @@ impl Drain {
 
     pub(super) fn run(mut self) {
         priority::raise();
-        let _reserved = self.shared.reservation.as_ref().map(Reservation::enter_first);
         let reply = self.run_commands();
         self.source.stop();
         // No sample is taken any more: this is the rest.

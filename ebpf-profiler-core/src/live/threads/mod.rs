@@ -58,7 +58,7 @@ use self::sinks::{Queue, SinkThread};
 pub(super) use self::state::State;
 use super::error::{ChangeError, OptionError, StopError};
 use super::interval::Interval;
-use super::reservation::{Reservation, ReservationStats, Reserved};
+use super::reservation::{self, Part, Reservation, ReservationStats, Reserved};
 use super::waker::Waker;
 use super::{perf, priority};
 use crate::pipeline::{LeftModule, PendingProfile, Pipeline};
@@ -305,26 +305,31 @@ impl Threads {
             Threads { shared, waker, handles: Vec::new(), queues, recorder, running: Mutex::new(running) };
         for (number, sink) in sinks.into_iter().enumerate() {
             let sink = SinkThread::new(number, sink, threads.queues[number].clone(), threads.shared.clone());
-            threads.spawn(format!("ebpf-sink-{number}"), &alive, move || sink.run())?;
+            threads.spawn(format!("ebpf-sink-{number}"), Part::Shared, &alive, |part| sink.run(part))?;
         }
-        threads.spawn("ebpf-names".to_owned(), &alive, move || names.run(&jobs_out))?;
-        threads.spawn("ebpf-pipeline".to_owned(), &alive, move || pipeline.run(&batches_out))?;
-        threads.spawn("ebpf-drain".to_owned(), &alive, move || drain.run())?;
+        threads
+            .spawn("ebpf-names".to_owned(), Part::Shared, &alive, move |part| names.run(part, &jobs_out))?;
+        let run = move |part: Option<&Reserved>| pipeline.run(part, &batches_out);
+        threads.spawn("ebpf-pipeline".to_owned(), Part::Shared, &alive, run)?;
+        threads.spawn("ebpf-drain".to_owned(), Part::First, &alive, |_| drain.run())?;
         Ok(threads)
     }
 
     fn spawn(
         &mut self,
         name: String,
+        part: Part,
         alive: &Sender<()>,
-        run: impl FnOnce() + Send + 'static,
+        run: impl FnOnce(Option<&Reserved>) + Send + 'static,
     ) -> io::Result<()> {
         let (alive, shared) = (alive.clone(), self.shared.clone());
-        let thread = std::thread::Builder::new().name(name.clone()).spawn(move || {
+        let thread = std::thread::Builder::new().name(name.clone());
+        let reservation = self.shared.reservation.as_ref();
+        let thread = reservation::spawn(reservation, part, thread, move |reserved| {
             let _alive = alive;
             lock(&shared.tids).push(perf::this_thread());
             drop(shared);
-            run();
+            run(reserved);
         })?;
         self.handles.push((name, thread));
         Ok(())

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::Receiver;
 
 use super::super::priority;
+use super::super::reservation::Reserved;
 use super::early::{EarlyNames, WithEarlyNames};
 use super::{Ending, Job, NamesMessage, Queue, Shared, Stage, lock};
 use crate::pipeline::LeftModule;
@@ -31,9 +32,8 @@ impl Names {
         Names { symbolizer, queues, is_recorded, shared, early: EarlyNames::default() }
     }
 
-    pub(super) fn run(mut self, messages: &Receiver<NamesMessage>) {
-        let reserved = self.shared.enter();
-        let set_busy = |is_busy| reserved.iter().for_each(|reserved| reserved.set_busy(is_busy));
+    pub(super) fn run(mut self, reserved: Option<&Reserved>, messages: &Receiver<NamesMessage>) {
+        let set_busy = |is_busy| reserved.into_iter().for_each(|reserved| reserved.set_busy(is_busy));
         set_busy(false);
         while let Ok(message) = messages.recv() {
             set_busy(true);

@@ -115,16 +115,15 @@ impl PipelineThread {
         }
     }
 
-    pub(super) fn run(mut self, messages: &Receiver<Message>) {
+    pub(super) fn run(mut self, reserved: Option<&Reserved>, messages: &Receiver<Message>) {
         let shared = self.shared.clone();
         self.pipeline.registry().build_until(move || shared.ending.is_past(Stage::Tables));
         let shared = self.shared.clone();
         self.pipeline.registry().read_ahead(move || shared.batches.load(Ordering::Relaxed) as u64);
-        let reserved = self.shared.enter();
         let mut running = self.pipeline.registry().running();
         // Held until no message waits.
         let mut raised = None;
-        while let Some(message) = self.next(messages, &mut running, &mut raised, reserved.as_ref()) {
+        while let Some(message) = self.next(messages, &mut running, &mut raised, reserved) {
             if self.shared.ending.has_begun() {
                 priority::raise();
             }

@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Instant;
 
+use super::super::reservation::Reserved;
 use super::{Shared, Stage, lock, message};
 use crate::profile::Profile;
 use crate::sink::{Sink, SinkError};
@@ -83,8 +84,15 @@ impl SinkThread {
         SinkThread { number, sink, queue, shared }
     }
 
-    pub(super) fn run(self) {
+    pub(super) fn run(self, reserved: Option<&Reserved>) {
         let SinkThread { number, mut sink, queue, shared } = self;
+        let set_busy = |is_busy| reserved.into_iter().for_each(|reserved| reserved.set_busy(is_busy));
+        let next = || {
+            set_busy(false);
+            let profile = queue.pop();
+            set_busy(true);
+            profile
+        };
         let mut call = |act: &mut dyn FnMut(&mut dyn Sink) -> Result<(), SinkError>| {
             let result = catch_unwind(AssertUnwindSafe(|| act(&mut *sink)));
             let result = result.map_err(|payload| message(&*payload));
@@ -104,7 +112,7 @@ impl SinkThread {
             result
         };
         let mut is_alive = true;
-        while is_alive && let Some(profile) = queue.pop() {
+        while is_alive && let Some(profile) = next() {
             if shared.ending.is_past(Stage::Sinks) {
                 shared.update(|state| state.sinks.count_dropped(&[profile]));
                 continue;
