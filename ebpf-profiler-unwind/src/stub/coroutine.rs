@@ -4,10 +4,10 @@
 //! | coroutines of | base | recognized by |
 //! | --- | --- | --- |
 //! | `makecontext` of glibc | `__start_context`, to which a coroutine's first function returns | its address in `makecontext`, its first instructions |
-//! | greenlet, gevent | `UserGreenlet::inner_bootstrap`, which the starter of a greenlet calls on its own stack and never returns to | its name |
+//! | greenlet, gevent | `UserGreenlet::inner_bootstrap`, up to version 1 `g_initialstub`, which the starter of a greenlet calls on its own stack and never returns to | its name |
 //! | boost.context, fibers of PHP | the end of `make_fcontext`, to which a coroutine's first function returns | its instructions: see [`x86_64`](super::x86_64) |
 //!
-//! A greenlet's slice of the stack ends in the caller of `inner_bootstrap`; other greenlets use the
+//! A greenlet's slice of the stack ends in the caller of this function; other greenlets use the
 //! memory above.
 
 use ebpf_profiler_core::elf::{Arch, Elf};
@@ -17,6 +17,12 @@ const BOOTSTRAPS: [&str; 2] = [
     "_ZN8greenlet12UserGreenlet15inner_bootstrapERNS_4refs14_OwnedGreenletI9_greenletXadL_ZNS1_15GreenletCheckerEPvEEEERNS1_14OwnedReferenceI7_objectXadL_ZNS1_11NoOpCheckerES4_EEEE",
     "_ZN8greenlet12UserGreenlet15inner_bootstrapEP9_greenletP7_object",
 ];
+
+/// The same up to version 1, which doesn't export it.
+const INITIAL_STUB: &[u8] = b"g_initialstub";
+
+/// Type that greenlet exports.
+const GREENLET_TYPE: &str = "PyGreenlet_Type";
 
 /// `mov rsp, rbx; mov rdi, [rsp]; test rdi, rdi`, the first instructions of `__start_context`.
 const START_CONTEXT: [u8; 10] = *b"\x48\x89\xdc\x48\x8b\x3c\x24\x48\x85\xff";
@@ -35,6 +41,13 @@ pub(super) fn functions(elf: &Elf) -> Vec<u64> {
     }
     let Some(exports) = elf.exports() else { return found };
     found.extend(BOOTSTRAPS.iter().filter_map(|name| exports.get(name)).map(|symbol| symbol.address));
+    if exports.get(GREENLET_TYPE).is_some() {
+        elf.for_each_symbol(|name, symbol| {
+            if name == INITIAL_STUB {
+                found.push(symbol.address);
+            }
+        });
+    }
     if let Some(maker) = exports.get("makecontext") {
         let mut code = vec![0; maker.size.min(MAX_MAKECONTEXT) as usize];
         if elf.read(maker.address, &mut code).is_ok() {
@@ -72,6 +85,25 @@ mod tests {
         // nop; lea rax, [rip + 0x10]; lea rcx, [rsp + 8]; lea r8, [rip - 1]
         let code = b"\x90\x48\x8d\x05\x10\0\0\0\x48\x8d\x4c\x24\x08\x4c\x8d\x05\xff\xff\xff\xff";
         assert_eq!(loaded_addresses(0x1000, code).collect::<Vec<_>>(), [0x1018, 0x1013]);
+    }
+
+    /// As greenlet 1.1 has them.
+    #[test]
+    fn greenlets_of_version_1_have_one() {
+        test_needs::programs!("gcc");
+        let source = "int PyGreenlet_Type; static __attribute__((noinline)) int g_initialstub(int *a) \
+                      { return *a; } int start(int *a) { return g_initialstub(a) + 1; }";
+        let folder = std::env::temp_dir().join(format!("greenlet-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let (file, library) = (folder.join("greenlet.c"), folder.join("greenlet.so"));
+        std::fs::write(&file, source).unwrap();
+        let mut gcc = std::process::Command::new("gcc");
+        let status = gcc.args(["-shared", "-fPIC", "-O1", "-o"]).arg(&library).arg(&file).status();
+        assert!(status.unwrap().success());
+        let elf = Elf::open(std::fs::File::open(&library).unwrap()).unwrap();
+        let found = functions(&elf);
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(found.len(), 1);
     }
 
     #[test]
