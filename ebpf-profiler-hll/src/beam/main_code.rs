@@ -63,7 +63,8 @@ impl MainCode {
             before = end;
         }
         let mut found = gaps.into_iter().filter_map(|(from, to)| MainCode::in_gap(from, to, memory));
-        found.next().ok_or(Reason::Unsupported)
+        // Possibly the modules were read while one was loaded.
+        found.next().ok_or(Reason::Implausible)
     }
 
     /// Searches the readable memory that ends at `to`.
@@ -130,4 +131,5 @@ fn decodes_process_main() {
     assert_eq!((found.start, found.frame, found.registers, found.stop), (0x1018, 0x40d0, 0x40, 0x58));
     assert_eq!((found.active, found.end), (0x562c_6001_7344, 0x1000 + size - 6));
     assert_eq!(MainCode::in_gap(0x0, 0x1000 + size - 7, &memory), None);
+    assert_eq!(MainCode::find(&[], &memory), Err(Reason::Implausible), "not for ever");
 }
