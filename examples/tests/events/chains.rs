@@ -48,33 +48,6 @@ fn stacks_of_each_kind_are_those_of_gdb() {
     }
 }
 
-#[test]
-#[ignore = "needs root"]
-fn stacks_of_a_script_are_those_of_its_interpreter() {
-    const KINDS: [(&str, &str); 5] = [
-        ("off-cpu", "nap"),
-        ("malloc", "allocate"),
-        ("malloc-live:1", "allocate"),
-        ("page-faults", "touch"),
-        ("tracepoint:syscalls:sys_enter_write", "store"),
-    ];
-    test_needs::root!();
-    tracefs::mount().unwrap();
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/events/programs/kinds.py");
-    let (mut program, chains) = Running::start_after(Command::new("/usr/bin/python3").arg(script));
-    let languages = |builder: Builder| builder.languages(ebpf_profiler_hll::all());
-    let profile = profile(KINDS.iter().map(|(on, _)| *on), &mut program, languages);
-    let own: Vec<&str> = chains.iter().flat_map(|chain| chain.split(';')).collect();
-    for (number, (on, function)) in KINDS.iter().enumerate() {
-        let expected = chains.iter().find(|chain| chain.ends_with(&format!(";{function}"))).unwrap();
-        let expected: Vec<String> = expected.split(';').map(str::to_owned).collect();
-        // Native functions of the interpreter are between those of the script.
-        check(&profile, number, on, function, &expected, |names| {
-            names.iter().filter(|name| own.contains(&name.as_str())).cloned().collect()
-        });
-    }
-}
-
 /// Asserts that all turns have the expected chain, and 99.9 % of all samples in a function.
 #[track_caller]
 fn check(
@@ -152,4 +125,36 @@ fn gdb(program: &Path, function: &str) -> Vec<String> {
     names.reverse();
     assert_eq!(names.first().map(String::as_str), Some("main"), "{text}");
     names
+}
+
+/// Stacks of interpreters.
+mod matrix {
+    use super::*;
+
+    #[test]
+    #[ignore = "needs root"]
+    fn stacks_of_a_script_are_those_of_its_interpreter() {
+        const KINDS: [(&str, &str); 5] = [
+            ("off-cpu", "nap"),
+            ("malloc", "allocate"),
+            ("malloc-live:1", "allocate"),
+            ("page-faults", "touch"),
+            ("tracepoint:syscalls:sys_enter_write", "store"),
+        ];
+        test_needs::root!();
+        tracefs::mount().unwrap();
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/events/programs/kinds.py");
+        let (mut program, chains) = Running::start_after(Command::new("/usr/bin/python3").arg(script));
+        let languages = |builder: Builder| builder.languages(ebpf_profiler_hll::all());
+        let profile = profile(KINDS.iter().map(|(on, _)| *on), &mut program, languages);
+        let own: Vec<&str> = chains.iter().flat_map(|chain| chain.split(';')).collect();
+        for (number, (on, function)) in KINDS.iter().enumerate() {
+            let expected = chains.iter().find(|chain| chain.ends_with(&format!(";{function}"))).unwrap();
+            let expected: Vec<String> = expected.split(';').map(str::to_owned).collect();
+            // Native functions of the interpreter are between those of the script.
+            check(&profile, number, on, function, &expected, |names| {
+                names.iter().filter(|name| own.contains(&name.as_str())).cloned().collect()
+            });
+        }
+    }
 }

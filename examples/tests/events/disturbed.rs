@@ -17,93 +17,6 @@ use crate::tracefs;
 
 #[test]
 #[ignore = "needs root"]
-fn files_that_vanish_are_errors_or_still_sampled() {
-    test_needs::root!();
-    test_needs::programs!("gcc");
-    let path = build("disturbed", "gcc", "lives.c", "vanishing", &["-pthread"]);
-    let on = format!("uprobe:{}:hot", path.display());
-    let mut program = Running::start(Command::new(&path).args(["forks", "0"]));
-    let profiler = start(&[&on, "cpu"], |builder| builder.pid(program.child.id()));
-    // The probe is at the file, whatever its name.
-    fs::remove_file(&path).unwrap();
-    program.step("end");
-    let (profile, health) = profiler.finish().unwrap();
-    assert_eq!((profile.kinds().len(), health.lost), (2, 0));
-    // Now there is none.
-    let error =
-        Profiler::builder().frame_pointers_only().on(trigger(&on)).start().map(drop).unwrap_err().to_string();
-    assert!(error.contains("the file has to exist when the profiler starts"), "{error}");
-    // Files that come and go while places are searched and attached: it starts, or the error names the
-    // file.
-    let folder = path.with_file_name("flicker");
-    let copy = build("disturbed", "gcc", "lives.c", "lasting", &["-pthread"]);
-    let _ = fs::remove_dir_all(&folder);
-    fs::create_dir_all(&folder).unwrap();
-    let flicker = folder.join("flicker");
-    let is_done = std::sync::atomic::AtomicBool::new(false);
-    let (mut started, mut failed) = (0, 0);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            while !is_done.load(std::sync::atomic::Ordering::Relaxed) {
-                let _ = fs::hard_link(&copy, &flicker);
-                std::thread::sleep(Duration::from_millis(3));
-                let _ = fs::remove_file(&flicker);
-            }
-        });
-        for _ in 0..12 {
-            match Profiler::builder()
-                .frame_pointers_only()
-                .on(trigger(&format!("uprobe:{}:hot", flicker.display())))
-                .start()
-            {
-                Ok(profiler) => {
-                    started += 1;
-                    profiler.stop().unwrap();
-                }
-                Err(error) => {
-                    failed += 1;
-                    assert!(error.to_string().contains("flicker"), "{error}");
-                }
-            }
-        }
-        is_done.store(true, std::sync::atomic::Ordering::Relaxed);
-    });
-    println!("{started} started, {failed} failed");
-}
-
-/// A function of each turn of the interpreter, and its allocations.
-#[test]
-#[ignore = "needs root"]
-fn hot_functions_of_a_runtime_leave_ticks_and_names() {
-    const SCRIPT: &str = "import time
-def inner(): return [None] * 3
-def outer():
-    end = time.monotonic() + 2
-    while time.monotonic() < end: inner()
-print('ready', flush=True); input()
-outer()
-print('end', flush=True); input()
-";
-    test_needs::root!();
-    let mut program = Running::start(Command::new("/usr/bin/python3").args(["-c", SCRIPT]));
-    let probe = "uprobe:/usr/bin/python3:PyNumber_Multiply";
-    let profiler = start(&["cpu", probe, "malloc-live"], |builder| {
-        builder.frequency(97).pid(program.child.id()).languages(ebpf_profiler_hll::all())
-    });
-    program.step("end");
-    let (profile, health) = profiler.finish().unwrap();
-    let ticks = profile.of_kind(0).total();
-    let named = sum(&profile, 0, |sample| is_in(sample, "outer"));
-    let (calls, named_calls) =
-        (profile.of_kind(1).total(), sum(&profile, 1, |sample| is_in(sample, "outer")));
-    println!("{named} of {ticks} ticks named, {named_calls} of {calls} calls; {} lost", health.lost);
-    assert!(ticks > 10 && named * 10 >= ticks * 8, "{named} of {ticks}");
-    assert!(calls > 1000 && named_calls * 10 >= calls * 8, "{named_calls} of {calls}");
-    assert_sum(&profile, &health);
-}
-
-#[test]
-#[ignore = "needs root"]
 fn processes_that_fork_execute_and_exit_in_each_event_are_counted() {
     const TURNS: u64 = 200;
     test_needs::root!();
@@ -184,4 +97,101 @@ fn start(on: &[&str], with: impl FnOnce(Builder) -> Builder) -> Profiler {
 
 fn trigger(text: &str) -> Trigger {
     text.parse().unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Longer disturbances.
+mod matrix {
+    use super::*;
+
+    #[test]
+    #[ignore = "needs root"]
+    fn files_that_vanish_are_errors_or_still_sampled() {
+        test_needs::root!();
+        test_needs::programs!("gcc");
+        let path = build("disturbed", "gcc", "lives.c", "vanishing", &["-pthread"]);
+        let on = format!("uprobe:{}:hot", path.display());
+        let mut program = Running::start(Command::new(&path).args(["forks", "0"]));
+        let profiler = start(&[&on, "cpu"], |builder| builder.pid(program.child.id()));
+        // The probe is at the file, whatever its name.
+        fs::remove_file(&path).unwrap();
+        program.step("end");
+        let (profile, health) = profiler.finish().unwrap();
+        assert_eq!((profile.kinds().len(), health.lost), (2, 0));
+        // Now there is none.
+        let error = Profiler::builder()
+            .frame_pointers_only()
+            .on(trigger(&on))
+            .start()
+            .map(drop)
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("the file has to exist when the profiler starts"), "{error}");
+        // Files that come and go while places are searched and attached: it starts, or the error names the
+        // file.
+        let folder = path.with_file_name("flicker");
+        let copy = build("disturbed", "gcc", "lives.c", "lasting", &["-pthread"]);
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).unwrap();
+        let flicker = folder.join("flicker");
+        let is_done = std::sync::atomic::AtomicBool::new(false);
+        let (mut started, mut failed) = (0, 0);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_done.load(std::sync::atomic::Ordering::Relaxed) {
+                    let _ = fs::hard_link(&copy, &flicker);
+                    std::thread::sleep(Duration::from_millis(3));
+                    let _ = fs::remove_file(&flicker);
+                }
+            });
+            for _ in 0..12 {
+                match Profiler::builder()
+                    .frame_pointers_only()
+                    .on(trigger(&format!("uprobe:{}:hot", flicker.display())))
+                    .start()
+                {
+                    Ok(profiler) => {
+                        started += 1;
+                        profiler.stop().unwrap();
+                    }
+                    Err(error) => {
+                        failed += 1;
+                        assert!(error.to_string().contains("flicker"), "{error}");
+                    }
+                }
+            }
+            is_done.store(true, std::sync::atomic::Ordering::Relaxed);
+        });
+        println!("{started} started, {failed} failed");
+    }
+
+    /// A function of each turn of the interpreter, and its allocations.
+    #[test]
+    #[ignore = "needs root"]
+    fn hot_functions_of_a_runtime_leave_ticks_and_names() {
+        const SCRIPT: &str = "import time
+    def inner(): return [None] * 3
+    def outer():
+        end = time.monotonic() + 2
+        while time.monotonic() < end: inner()
+    print('ready', flush=True); input()
+    outer()
+    print('end', flush=True); input()
+    ";
+        test_needs::root!();
+        let mut program = Running::start(Command::new("/usr/bin/python3").args(["-c", SCRIPT]));
+        let probe = "uprobe:/usr/bin/python3:PyNumber_Multiply";
+        let profiler = start(&["cpu", probe, "malloc-live"], |builder| {
+            builder.frequency(97).pid(program.child.id()).languages(ebpf_profiler_hll::all())
+        });
+        program.step("end");
+        let (profile, health) = profiler.finish().unwrap();
+        let ticks = profile.of_kind(0).total();
+        let named = sum(&profile, 0, |sample| is_in(sample, "outer"));
+        let (calls, named_calls) =
+            (profile.of_kind(1).total(), sum(&profile, 1, |sample| is_in(sample, "outer")));
+        println!("{named} of {ticks} ticks named, {named_calls} of {calls} calls; {} lost", health.lost);
+        assert!(ticks > 10 && named * 10 >= ticks * 8, "{named} of {ticks}");
+        assert!(calls > 1000 && named_calls * 10 >= calls * 8, "{named_calls} of {calls}");
+        assert_sum(&profile, &health);
+    }
 }

@@ -40,23 +40,6 @@ fn memory_in_use_is_what_the_program_leaks() {
     check_leak(&mut Command::new(&program), "malloc-live:1");
 }
 
-#[test]
-#[ignore = "needs root"]
-fn memory_in_use_of_other_allocators_is_what_the_program_leaks() {
-    test_needs::root!();
-    test_needs::programs!("gcc", "musl-gcc");
-    let program = build("in_use", "gcc", "in_use.c", "in_use_of_others", &["-pthread"]);
-    for (library, package) in OTHERS {
-        let path = Path::new(LIBRARIES).join(library);
-        test_needs::file!(&path, format!("apt-get install {package}"));
-        println!("{library}:");
-        check_leak(Command::new(&program).env("LD_PRELOAD", path), &format!("malloc-live:1:{library}"));
-    }
-    println!("musl:");
-    let program = build("in_use", "musl-gcc", "in_use.c", "in_use_musl", &["-static", "-pthread"]);
-    check_leak(&mut Command::new(&program), &format!("malloc-live:1:{}", program.display()));
-}
-
 /// Checks two profiles of one run: with all that leaks, and with the rest after a part was freed.
 fn check_leak(command: &mut Command, on: &str) {
     let mut program = Running::start(command);
@@ -263,4 +246,26 @@ fn start(on: &str, with: impl FnOnce(Builder) -> Builder) -> Profiler {
 #[track_caller]
 fn assert_none_lost(health: &Health) {
     assert_eq!((health.lost, health.pipeline.malformed), (0, 0), "{health:?}");
+}
+
+/// Other allocators than the C library's.
+mod matrix {
+    use super::*;
+
+    #[test]
+    #[ignore = "needs root"]
+    fn memory_in_use_of_other_allocators_is_what_the_program_leaks() {
+        test_needs::root!();
+        test_needs::programs!("gcc", "musl-gcc");
+        let program = build("in_use", "gcc", "in_use.c", "in_use_of_others", &["-pthread"]);
+        for (library, package) in OTHERS {
+            let path = Path::new(LIBRARIES).join(library);
+            test_needs::file!(&path, format!("apt-get install {package}"));
+            println!("{library}:");
+            check_leak(Command::new(&program).env("LD_PRELOAD", path), &format!("malloc-live:1:{library}"));
+        }
+        println!("musl:");
+        let program = build("in_use", "musl-gcc", "in_use.c", "in_use_musl", &["-static", "-pthread"]);
+        check_leak(&mut Command::new(&program), &format!("malloc-live:1:{}", program.display()));
+    }
 }

@@ -125,47 +125,6 @@ fn bytes_of_allocators_are_those_that_the_program_asks_for() {
     );
 }
 
-#[test]
-#[ignore = "needs root"]
-fn bytes_of_other_allocators_are_those_that_the_program_asks_for() {
-    test_needs::root!();
-    test_needs::programs!("gcc");
-    let program = build("gcc", "heap.c", "heap_of_others", &["-pthread"]);
-    for (library, package) in OTHERS {
-        let path = Path::new(LIBRARIES).join(library);
-        test_needs::file!(&path, format!("apt-get install {package}"));
-        let mut command = Command::new(&program);
-        let bytes = allocated(command.env("LD_PRELOAD", path), &format!("malloc:{library}"));
-        println!("{library}: {bytes:?}");
-        assert_eq!(bytes, ALLOCATED.map(|(_, bytes)| bytes * ALLOCATIONS), "{library}");
-    }
-}
-
-/// Their `new` does not call `malloc`.
-#[test]
-#[ignore = "needs root"]
-fn bytes_of_own_new_of_allocators_are_counted_once() {
-    test_needs::root!();
-    test_needs::programs!("g++");
-    let program = build("g++", "news.cpp", "news", &["-std=c++17", "-fno-builtin"]);
-    let known = [("one", 100), ("many", 700), ("quiet", 30), ("aligned", 640)];
-    for (library, package) in OTHERS {
-        let path = Path::new(LIBRARIES).join(library);
-        test_needs::file!(&path, format!("apt-get install {package}"));
-        let mut program = Running::start(Command::new(&program).env("LD_PRELOAD", path));
-        let triggers = ["malloc", "malloc-live:1"].map(|name| trigger(&format!("{name}:{library}")));
-        let builder = triggers.into_iter().fold(Profiler::builder(), Builder::on);
-        let profiler = start(builder.pid(program.child.id()));
-        program.step("end");
-        let profile = finish(profiler);
-        let bytes = |kind| known.map(|(name, _)| sum(&profile, kind, |sample| is_in(sample, name)));
-        println!("{library}: {:?}, {:?} in use", bytes(0), bytes(1));
-        // Every second one is freed.
-        assert_eq!(bytes(0), known.map(|(_, bytes)| bytes * 500), "{library}");
-        assert_eq!(bytes(1), known.map(|(_, bytes)| bytes * 250), "{library}");
-    }
-}
-
 /// Some functions of musl call others of it.
 #[test]
 #[ignore = "needs root"]
@@ -256,4 +215,50 @@ fn folder() -> PathBuf {
 
 fn build(compiler: &str, source: &str, name: &str, flags: &[&str]) -> PathBuf {
     steps::build("points", compiler, source, name, flags)
+}
+
+/// Other allocators than the C library's.
+mod matrix {
+    use super::*;
+
+    #[test]
+    #[ignore = "needs root"]
+    fn bytes_of_other_allocators_are_those_that_the_program_asks_for() {
+        test_needs::root!();
+        test_needs::programs!("gcc");
+        let program = build("gcc", "heap.c", "heap_of_others", &["-pthread"]);
+        for (library, package) in OTHERS {
+            let path = Path::new(LIBRARIES).join(library);
+            test_needs::file!(&path, format!("apt-get install {package}"));
+            let mut command = Command::new(&program);
+            let bytes = allocated(command.env("LD_PRELOAD", path), &format!("malloc:{library}"));
+            println!("{library}: {bytes:?}");
+            assert_eq!(bytes, ALLOCATED.map(|(_, bytes)| bytes * ALLOCATIONS), "{library}");
+        }
+    }
+
+    /// Their `new` does not call `malloc`.
+    #[test]
+    #[ignore = "needs root"]
+    fn bytes_of_own_new_of_allocators_are_counted_once() {
+        test_needs::root!();
+        test_needs::programs!("g++");
+        let program = build("g++", "news.cpp", "news", &["-std=c++17", "-fno-builtin"]);
+        let known = [("one", 100), ("many", 700), ("quiet", 30), ("aligned", 640)];
+        for (library, package) in OTHERS {
+            let path = Path::new(LIBRARIES).join(library);
+            test_needs::file!(&path, format!("apt-get install {package}"));
+            let mut program = Running::start(Command::new(&program).env("LD_PRELOAD", path));
+            let triggers = ["malloc", "malloc-live:1"].map(|name| trigger(&format!("{name}:{library}")));
+            let builder = triggers.into_iter().fold(Profiler::builder(), Builder::on);
+            let profiler = start(builder.pid(program.child.id()));
+            program.step("end");
+            let profile = finish(profiler);
+            let bytes = |kind| known.map(|(name, _)| sum(&profile, kind, |sample| is_in(sample, name)));
+            println!("{library}: {:?}, {:?} in use", bytes(0), bytes(1));
+            // Every second one is freed.
+            assert_eq!(bytes(0), known.map(|(_, bytes)| bytes * 500), "{library}");
+            assert_eq!(bytes(1), known.map(|(_, bytes)| bytes * 250), "{library}");
+        }
+    }
 }

@@ -68,43 +68,6 @@ fn stacks_below_returns_that_another_probes_are_whole() {
     check("another profiler", &finish(profiler), 990);
 }
 
-#[test]
-#[ignore = "needs root"]
-fn raw_stacks_below_probed_returns_are_whole() {
-    test_needs::root!();
-    test_needs::programs!("gcc");
-    let program = build("returns", "gcc", "returns.c", "raw", &[]);
-    let (first, tables) = (Once::new(), ebpf_profiler_unwind::tables());
-    let compiler = move |elf: &Elf| {
-        first.call_once(|| std::thread::sleep(Duration::from_secs(2)));
-        tables.compile(elf)
-    };
-    let builder = Profiler::builder().on(Trigger::cpu()).frequency(199).deadline(Duration::from_secs(120));
-    let profiler = builder.unwind(compiler).start().unwrap_or_else(|error| panic!("{error}"));
-    // Of another profiler: its samples take nothing of what a process may send raw.
-    let other = start(probes(&program).fold(Profiler::builder(), Builder::on));
-    let mut running = Running::start(&mut Command::new(&program));
-    running.step("end");
-    finish(other);
-    let (profile, health) = profiler.finish().unwrap_or_else(|error| panic!("{error}"));
-    println!("{} raw", health.pipeline.raw);
-    assert!(health.pipeline.raw > 50, "{health:?}");
-    check("raw", &profile, 950);
-}
-
-#[test]
-#[ignore = "needs root"]
-fn guessed_stacks_below_probed_returns_are_whole() {
-    test_needs::root!();
-    test_needs::programs!("gcc");
-    let program = build("returns", "gcc", "returns.c", "guessed", &NO_TABLES);
-    let mut running = Running::start(&mut Command::new(&program));
-    let builder = probes(&program).fold(Profiler::builder().on(Trigger::cpu()), Builder::on);
-    let profiler = start(builder.pid(running.child.id()));
-    running.step("end");
-    check("guessed", &finish(profiler), 950);
-}
-
 /// The probes of the program's returns, several of some.
 fn probes(program: &Path) -> impl Iterator<Item = Trigger> + use<> {
     let program: PathBuf = program.to_owned();
@@ -197,4 +160,47 @@ fn is_known(names: &[String]) -> bool {
 fn is_own(name: &str) -> bool {
     let is_in = |chain: &[&str]| chain.contains(&name);
     CHAINS.iter().any(|chain| is_in(chain)) || ["deep", "spin_deep", "allocate", "jumper"].contains(&name)
+}
+
+/// Other ways to a stack.
+mod matrix {
+    use super::*;
+
+    #[test]
+    #[ignore = "needs root"]
+    fn guessed_stacks_below_probed_returns_are_whole() {
+        test_needs::root!();
+        test_needs::programs!("gcc");
+        let program = build("returns", "gcc", "returns.c", "guessed", &NO_TABLES);
+        let mut running = Running::start(&mut Command::new(&program));
+        let builder = probes(&program).fold(Profiler::builder().on(Trigger::cpu()), Builder::on);
+        let profiler = start(builder.pid(running.child.id()));
+        running.step("end");
+        check("guessed", &finish(profiler), 950);
+    }
+
+    #[test]
+    #[ignore = "needs root"]
+    fn raw_stacks_below_probed_returns_are_whole() {
+        test_needs::root!();
+        test_needs::programs!("gcc");
+        let program = build("returns", "gcc", "returns.c", "raw", &[]);
+        let (first, tables) = (Once::new(), ebpf_profiler_unwind::tables());
+        let compiler = move |elf: &Elf| {
+            first.call_once(|| std::thread::sleep(Duration::from_secs(2)));
+            tables.compile(elf)
+        };
+        let builder =
+            Profiler::builder().on(Trigger::cpu()).frequency(199).deadline(Duration::from_secs(120));
+        let profiler = builder.unwind(compiler).start().unwrap_or_else(|error| panic!("{error}"));
+        // Of another profiler: its samples take nothing of what a process may send raw.
+        let other = start(probes(&program).fold(Profiler::builder(), Builder::on));
+        let mut running = Running::start(&mut Command::new(&program));
+        running.step("end");
+        finish(other);
+        let (profile, health) = profiler.finish().unwrap_or_else(|error| panic!("{error}"));
+        println!("{} raw", health.pipeline.raw);
+        assert!(health.pipeline.raw > 50, "{health:?}");
+        check("raw", &profile, 950);
+    }
 }
