@@ -39,14 +39,6 @@ fn lives_of_30_ms() {
     assert_eq!(fate.seen, fate.lives, "a process was not seen at all");
 }
 
-#[test]
-#[ignore = "profiles: needs root"]
-fn lives_of_100_ms() {
-    test_needs::root!();
-    test_needs::programs!("gcc", "gdb");
-    fate("lives_100", lives(), 100, 997).require(0.99);
-}
-
 /// A life has room for one tick and a sixth of another: without the first nearly nothing would be
 /// left.
 #[test]
@@ -82,33 +74,6 @@ fn forked_children() {
     eprintln!("forked: {fate}");
     fate.require(0.99);
     assert!(fate.whole * 1000 >= fate.delivered * 999, "{} of {} are whole", fate.whole, fate.delivered);
-}
-
-/// Checks that the state of exited processes is freed.
-#[test]
-#[ignore = "profiles: needs root"]
-fn ten_thousand_lives_leave_nothing_behind() {
-    test_needs::root!();
-    test_needs::programs!("gcc", "gdb");
-    let (built, arguments) = nursery("lives_10000", 10_000, 0);
-    let order = Order {
-        pids: Vec::new(),
-        seconds: 25.0,
-        frequency: 97,
-        output: built.directory.join("profile.folded"),
-    };
-    let working = profiler::start(&order);
-    let running = Running::start(&built.program, &arguments);
-    let pid = working.pid();
-    let start = Instant::now();
-    let mut memory = BTreeMap::new();
-    working.finish_watched(|| _ = memory.insert(start.elapsed().as_secs(), resident_kb(pid)));
-    let said = running.finish();
-    let most = |from: u64, to: u64| memory.range(from..to).filter_map(|(_, kb)| *kb).max().unwrap_or(0);
-    let (early, late) = (most(2, 6), most(6, u64::MAX));
-    eprintln!("{}: {early} kB resident after some seconds, {late} kB at most later", said.trim());
-    assert!(said.starts_with("10000 lives"), "{said}");
-    assert!(late <= early + early / 5 + 8192, "the profiler grows with every process");
 }
 
 fn fate(name: &str, lives: usize, milliseconds: u32, frequency: u32) -> Fate {
@@ -224,4 +189,44 @@ fn lives_are_told_by_their_names() {
     let text = "n0001;a 1\nnode;a 1\nn001;a 1\nn00x1;a 1";
     let stacks = crate::folded::parse(text).unwrap();
     assert_eq!(stacks_of_lives(Outcome { stacks, summary: None }).len(), 1);
+}
+
+/// Further lives.
+mod matrix {
+    use super::*;
+
+    #[test]
+    #[ignore = "profiles: needs root"]
+    fn lives_of_100_ms() {
+        test_needs::root!();
+        test_needs::programs!("gcc", "gdb");
+        fate("lives_100", lives(), 100, 997).require(0.99);
+    }
+
+    /// Checks that the state of exited processes is freed.
+    #[test]
+    #[ignore = "profiles: needs root"]
+    fn ten_thousand_lives_leave_nothing_behind() {
+        test_needs::root!();
+        test_needs::programs!("gcc", "gdb");
+        let (built, arguments) = nursery("lives_10000", 10_000, 0);
+        let order = Order {
+            pids: Vec::new(),
+            seconds: 25.0,
+            frequency: 97,
+            output: built.directory.join("profile.folded"),
+        };
+        let working = profiler::start(&order);
+        let running = Running::start(&built.program, &arguments);
+        let pid = working.pid();
+        let start = Instant::now();
+        let mut memory = BTreeMap::new();
+        working.finish_watched(|| _ = memory.insert(start.elapsed().as_secs(), resident_kb(pid)));
+        let said = running.finish();
+        let most = |from: u64, to: u64| memory.range(from..to).filter_map(|(_, kb)| *kb).max().unwrap_or(0);
+        let (early, late) = (most(2, 6), most(6, u64::MAX));
+        eprintln!("{}: {early} kB resident after some seconds, {late} kB at most later", said.trim());
+        assert!(said.starts_with("10000 lives"), "{said}");
+        assert!(late <= early + early / 5 + 8192, "the profiler grows with every process");
+    }
 }

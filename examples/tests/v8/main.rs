@@ -106,17 +106,6 @@ const BUILTINS_PER_MILLE: u64 = 990;
 /// The flag that builds all tables of lines at once.
 const EAGER: &[&str] = &["--no-enable-lazy-source-positions"];
 
-/// The Node.js of this machine.
-#[test]
-#[ignore = "profiles: needs root"]
-fn chains_of_installed_node() {
-    test_needs::root!();
-    test_needs::programs!("node");
-    let own = Node { name: "installed".to_owned(), program: PathBuf::from("node"), root: None };
-    own.check("default", &[]);
-    own.check("interpreter", &["--no-opt"]);
-}
-
 #[test]
 #[ignore = "profiles: needs root"]
 fn chains_of_node_26() {
@@ -127,16 +116,6 @@ fn chains_of_node_26() {
 #[ignore = "profiles: needs root"]
 fn chains_of_node_12() {
     check("12", &[("default", &[]), ("eager lines", EAGER)]);
-}
-
-#[test]
-#[ignore = "profiles: needs root"]
-fn builtins_of_installed_node() {
-    test_needs::root!();
-    test_needs::programs!("node");
-    let own = Node { name: "installed".to_owned(), program: PathBuf::from("node"), root: None };
-    own.check_builtins("unoptimized", UNOPTIMIZED);
-    own.check_builtins("baseline", OLD_BASELINE);
 }
 
 #[test]
@@ -173,13 +152,6 @@ fn engines_of_node_12() {
 #[ignore = "profiles: needs root"]
 fn shares_are_those_of_the_machine_s_tool() {
     ["12", "26"].into_iter().filter_map(Node::fetched).for_each(|node| shares::check_shortly(&node));
-}
-
-#[test]
-#[ignore = "profiles: needs root"]
-fn names_are_those_of_the_machine_s_tool() {
-    let check = |node: Node| names::check(&node, "default", &[], Duration::from_secs(4));
-    ["12", "26"].into_iter().filter_map(Node::fetched).for_each(check);
 }
 
 /// Versions between the oldest and the latest.
@@ -322,6 +294,27 @@ mod matrix {
     #[ignore = "profiles: needs root"]
     fn chains_of_node_14() {
         check("14", &[("default", &[]), ("interpreter", OLD_INTERPRETER)]);
+    }
+
+    /// The Node.js of this machine.
+    #[test]
+    #[ignore = "profiles: needs root"]
+    fn chains_of_installed_node() {
+        test_needs::root!();
+        test_needs::programs!("node");
+        let own = Node { name: "installed".to_owned(), program: PathBuf::from("node"), root: None };
+        own.check("default", &[]);
+        own.check("interpreter", &["--no-opt"]);
+    }
+
+    #[test]
+    #[ignore = "profiles: needs root"]
+    fn builtins_of_installed_node() {
+        test_needs::root!();
+        test_needs::programs!("node");
+        let own = Node { name: "installed".to_owned(), program: PathBuf::from("node"), root: None };
+        own.check_builtins("unoptimized", UNOPTIMIZED);
+        own.check_builtins("baseline", OLD_BASELINE);
     }
 }
 
