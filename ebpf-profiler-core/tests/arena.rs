@@ -169,7 +169,7 @@ fn keeps_process_whose_other_threads_run() {
     let map = MapEvent::new(0x1000..0x2000, 0, file, "/bin/a");
     let system = FakeSystem::default().process(7, "/bin/a", vec![map]);
     let mut registry = Registry::new(Box::new(system), Box::new(Kernel::default()), None, ARENA);
-    registry.set_filter(&[7]);
+    registry.set_filter(&[7].into());
     registry.publish(7, 0).unwrap();
     registry.apply(&LifeEvent { time: SECOND, pid: 7, life: Life::Exited });
     let tick = |time| {

@@ -7,6 +7,7 @@ use ebpf_profiler_core::internal::registry::Registry;
 use ebpf_profiler_core::internal::sample::{FileId, Life, LifeEvent, MapEvent, TickRecord};
 use ebpf_profiler_core::internal::tables::{Full, MemoryTables, Tables};
 use ebpf_profiler_core::internal::testing::{FakeSystem, FakeTick};
+use ebpf_profiler_core::process::Pids;
 use ebpf_profiler_core::trace::Stop;
 use ebpf_programs::abi::mapping::{Process, filter};
 
@@ -275,17 +276,17 @@ fn a_file_with_the_inode_of_another_is_another_file() {
 #[test]
 fn samples_of_dropped_processes_come_again_after_the_filter() {
     let (mut kernel, mut registry) = world();
-    registry.set_filter(&[PARENT]);
+    registry.set_filter(&[PARENT].into());
     // A process that has no other state: it is known by its samples alone.
     assert!(!registry.passes_filter(CHILD));
     assert!(kernel.process(CHILD).is_some_and(|process| process.filter == filter::DROP));
-    registry.set_filter(&[]);
+    registry.set_filter(&Pids::All);
     assert_eq!(kernel.process(CHILD), None, "its samples are dropped for ever");
     // One that executed is not removed again: it may be another by now.
-    registry.set_filter(&[PARENT]);
+    registry.set_filter(&[PARENT].into());
     assert!(!registry.passes_filter(CHILD));
     registry.apply(&event(1, CHILD, Life::Exited));
     kernel.fork();
-    registry.set_filter(&[]);
+    registry.set_filter(&Pids::All);
     assert_eq!(kernel.process(CHILD), kernel.process(PARENT));
 }

@@ -8,7 +8,9 @@ use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use ebpf_profiler_core::Profiler;
-use ebpf_profiler_core::live::{Builder, OptionError, StartError};
+use ebpf_profiler_core::live::{
+    AttachError, Builder, ChangeError, Changes, Filter, OptionError, Pids, StartError, StopError, Uprobe,
+};
 use ebpf_profiler_core::profile::Profile;
 use ebpf_profiler_core::replay::Replay;
 use ebpf_profiler_core::symbol::NoSymbols;
@@ -115,7 +117,7 @@ fn changes_apply_while_running_and_replay() {
     run();
     let slow = profiler.set_frequency(997).unwrap();
     run();
-    let fast = profiler.set_pids(&[second.id()]).unwrap();
+    let fast = profiler.set_pids([second.id()]).unwrap().profile;
     run();
     let other = profiler.pause().unwrap();
     run();
@@ -139,4 +141,100 @@ fn changes_apply_while_running_and_replay() {
     let content = |profile: &Profile| (profile.period(), profile.count());
     let recorded: Vec<_> = replayed.iter().filter(|profile| profile.count() > 0).map(content).collect();
     assert_eq!(recorded, profiles.map(content));
+}
+
+/// A process that ended, and whose id is free.
+fn dead() -> u32 {
+    let mut child = Command::new("true").spawn().unwrap();
+    child.wait().unwrap();
+    child.id()
+}
+
+#[test]
+#[ignore = "needs root"]
+fn dead_processes_are_skipped_and_an_empty_set_is_nobody() {
+    let path = std::env::temp_dir().join(format!("life-cycle-pids-{}.ticks", std::process::id()));
+    let (mut child, dead) = (busy(), dead());
+    let profiler = start(builder().pids(Pids::none()).record(&path));
+    let run = || std::thread::sleep(Duration::from_millis(600));
+    run();
+    let changed = profiler.set_pids([child.id(), dead]).unwrap();
+    assert_eq!((changed.profile.count(), changed.skipped), (0, vec![OptionError::NoProcess { pid: dead }]));
+    assert_eq!(profiler.settings().pids, Pids::from([child.id()]));
+    run();
+    let one = profiler.set_pids([dead]).unwrap();
+    assert_eq!((one.skipped.len(), profiler.settings().pids), (1, Pids::none()));
+    run();
+    assert!(profiler.is_running());
+    let nobody = profiler.set_pids(Pids::All).unwrap().profile;
+    run();
+    let (everybody, _) = profiler.finish().unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let of_child = |profile: &Profile| profile.samples().any(|it| it.process().pid == child.id());
+    assert!(of_child(&one.profile) && one.profile.samples().all(|it| it.process().pid == child.id()));
+    assert_eq!(nobody.count(), 0);
+    assert!(of_child(&everybody) && everybody.samples().any(|it| it.process().pid != child.id()));
+
+    let replayed = Replay::open(&path).unwrap().profiles().unwrap();
+    let counts: Vec<u64> = replayed.map(|profile| profile.unwrap().count()).collect();
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(counts, [0, one.profile.count(), 0, everybody.count()]);
+}
+
+#[test]
+#[ignore = "needs root"]
+fn changes_end_one_profile_and_apply_together_or_not_at_all() {
+    let mut child = busy();
+    let (sender, profiles) = channel();
+    let sink = move |profile: &Profile| Ok(sender.send(profile.count())?);
+    let profiler = start(builder().sink(sink));
+    let changes = Changes::new().frequency(997).pids([child.id()]);
+    let wrong = changes.clone().filter(Filter::new().cgroup("no/such.slice"));
+    assert!(matches!(profiler.reconfigure(&wrong), Err(ChangeError::Option(OptionError::Filter(_)))));
+    assert!(profiler.settings().frequency == 197 && profiler.settings().pids == Pids::All);
+    let filter = Filter::new().command("sh").user_code();
+    let first = profiler.reconfigure(&changes.filter(filter.clone())).unwrap();
+    let settings = profiler.settings();
+    assert_eq!((settings.frequency, settings.filter), (997, filter));
+    std::thread::sleep(Duration::from_millis(600));
+    let (last, _) = profiler.finish().unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(last.count() > 0 && last.samples().all(|it| it.process().pid == child.id()));
+    assert_eq!([first.profile.period(), last.period()].map(|it| 1_000_000_000 / it.as_nanos()), [197, 997]);
+    assert_eq!(profiles.iter().collect::<Vec<_>>(), [first.profile.count(), last.count()]);
+}
+
+#[test]
+#[ignore = "needs root"]
+fn handles_control_a_run_of_another_thread() {
+    let profiler = start(builder().include_self());
+    let (handle, other) = (profiler.handle(), profiler.handle());
+    let controller = std::thread::spawn(move || {
+        spin(Duration::from_millis(300));
+        let taken = handle.take_profile().unwrap();
+        spin(Duration::from_millis(300));
+        let health = handle.stop().unwrap();
+        (taken.count(), health.pipeline.samples)
+    });
+    // Without the handle it would last an hour.
+    let last = profiler.run_for(Duration::from_secs(3600)).unwrap();
+    let (taken, samples) = controller.join().unwrap();
+    assert!(taken > 0 && last.count() > 0);
+    assert_eq!(taken + last.count(), samples);
+    assert!(!other.is_running() && other.stop().is_ok());
+    assert!(matches!(other.take_profile(), Err(StopError::Ended)));
+}
+
+#[test]
+#[ignore = "needs root"]
+fn triggers_that_cannot_be_attached_are_told_apart() {
+    let own = std::env::current_exe().unwrap();
+    match builder().on(Uprobe::entry(&own, "no_such_function")).start() {
+        Err(StartError::Trigger { trigger, error: AttachError::NotFound { .. } }) => {
+            assert!(trigger.to_string().ends_with("no_such_function"));
+        }
+        other => panic!("{other:?}"),
+    }
 }

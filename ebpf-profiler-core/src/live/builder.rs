@@ -7,6 +7,7 @@ use ebpf_programs::abi::arena::{BLOCK, CHUNK_BLOCKS, CHUNKS};
 
 use super::budget::Budget;
 use super::clock;
+use super::control::Settings;
 use super::cpus;
 use super::descriptors;
 use super::error::{OptionError, StartError};
@@ -31,7 +32,7 @@ use super::waker::Waker;
 use crate::label::{self, Recording};
 use crate::language::Language;
 use crate::pipeline::{Clock, Pipeline};
-use crate::process::System;
+use crate::process::{Pids, System};
 use crate::profile::SampleKind;
 use crate::registry::{Limits, Registry};
 use crate::replay::{RecordOptions, Recorder, RecordingSymbolizer, RecordingSystem};
@@ -59,7 +60,7 @@ pub struct Builder {
     ring: Option<u32>,
     memory: u64,
     exclude_self: bool,
-    pids: Vec<u32>,
+    pids: Pids,
     filter: Filter,
     compiler: Option<Box<dyn UnwindCompiler>>,
     frame_pointers_only: bool,
@@ -70,6 +71,7 @@ pub struct Builder {
     jitter: f64,
     recording: Option<PathBuf>,
     deadline: Duration,
+    reply_deadline: Duration,
     limits: Option<Limits>,
     budget: Option<Budget>,
     accepts_faults: bool,
@@ -88,7 +90,7 @@ impl Builder {
             ring: None,
             memory: u64::from(CHUNKS) * u64::from(CHUNK_BLOCKS) * BLOCK as u64,
             exclude_self: true,
-            pids: Vec::new(),
+            pids: Pids::All,
             filter: Filter::new(),
             compiler: None,
             frame_pointers_only: false,
@@ -99,6 +101,7 @@ impl Builder {
             jitter: 0.0,
             recording: None,
             deadline: Duration::from_secs(5),
+            reply_deadline: Duration::from_secs(60),
             limits: None,
             budget: None,
             accepts_faults: false,
@@ -143,11 +146,31 @@ impl Builder {
     }
 
     /// Samples only this process and the processes that it forks from now on. May be called several
-    /// times.
+    /// times; [`start`](Builder::start) fails if there is no such process.
     ///
     /// With the id of this program, [`include_self`](Builder::include_self) is implied.
     pub fn pid(mut self, pid: u32) -> Builder {
-        self.pids.push(pid);
+        let others = self.pids.only().into_iter().flatten().copied();
+        self.pids = others.chain([pid]).collect();
+        self
+    }
+
+    /// Samples these processes and what they fork from now on; replaces former ones. An empty set samples
+    /// nobody until [`Profiler::set_pids`] changes it.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # use ebpf_profiler_core::internal::leaves::ebpf_profiler_unwind;
+    /// use ebpf_profiler_core::{Profiler, live::Pids};
+    ///
+    /// let builder = Profiler::builder().pids(Pids::none());
+    /// let profiler = builder.unwind(ebpf_profiler_unwind::tables()).start()?;
+    /// profiler.set_pids([4711])?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn pids(mut self, pids: impl Into<Pids>) -> Builder {
+        self.pids = pids.into();
         self
     }
 
@@ -384,6 +407,16 @@ impl Builder {
         self
     }
 
+    /// Sets the longest time that [`take_profile`](Profiler::take_profile) and changes of a running
+    /// profiler wait for their profile; 60 s by default.
+    ///
+    /// After it they fail with [`StopError::NotReady`](super::StopError::NotReady). The sinks get the
+    /// profile when it is ready. Frames with debug information that was never read take the longest.
+    pub fn reply_deadline(mut self, deadline: Duration) -> Builder {
+        self.reply_deadline = deadline;
+        self
+    }
+
     /// Loads the kernel side and starts sampling.
     ///
     /// Raises the soft limit of open files of this process (`RLIMIT_NOFILE`) to 16,384, if the hard
@@ -407,7 +440,8 @@ impl Builder {
         self.check()?;
         let online = cpus::online().unwrap_or_else(|_| vec![0]);
         let (sizes, limits) = self.sizes(&online);
-        let includes_self = !self.exclude_self || self.pids.contains(&std::process::id());
+        let names_self = self.pids != Pids::All && self.pids.contains(std::process::id());
+        let includes_self = !self.exclude_self || names_self;
         let exclude = if includes_self { 0 } else { std::process::id() };
         let filter = self.filter.compile().map_err(OptionError::Filter)?;
         mapped_file::set_max_held(descriptors::prepare());
@@ -418,7 +452,8 @@ impl Builder {
         let Loaded { mut kernel, tables, own, held } =
             loader::load(sizes, exclude, walkers, &triggers, self.budget.is_some(), self.walk_time)?;
         kernel.walks.set_reservation(self.reservation.clone());
-        let period = options::period(self.hertz);
+        let settings = self.settings(&triggers);
+        let period = settings.period();
         let kinds: Vec<SampleKind> = triggers.iter().flat_map(|trigger| trigger.kinds(period)).collect();
         let clock = clock::now();
         let recorder = self.recorder(clock, period, &kinds)?;
@@ -454,14 +489,12 @@ impl Builder {
             source: Box::new(source),
             waker,
             pipeline,
-            period,
-            pids: self.pids,
+            settings,
             symbolizer,
             sinks: self.sinks,
             interval: self.interval.map(|length| Interval::new(length, self.jitter)),
             recorder: recorder.clone(),
             budget,
-            deadline: self.deadline,
             reservation: self.reservation,
             is_alive: Box::new(options::is_alive),
         };
@@ -469,6 +502,21 @@ impl Builder {
             Threads::start(parts).map_err(|error| StartError::System { what: "start a thread", error })?;
         drop(reserved);
         Ok(Profiler::new(threads, recorder, labels, own))
+    }
+
+    /// Returns what is set.
+    fn settings(&self, triggers: &[Trigger]) -> Settings {
+        Settings {
+            frequency: self.hertz,
+            pids: self.pids.clone(),
+            filter: self.filter.clone(),
+            is_paused: false,
+            triggers: triggers.to_vec(),
+            interval: self.interval,
+            budget: self.budget,
+            deadline: self.deadline,
+            reply_deadline: self.reply_deadline,
+        }
     }
 
     /// Creates the recording, after all checks that are likely to fail.

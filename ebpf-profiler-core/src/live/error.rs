@@ -3,12 +3,15 @@
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::capability::{self, Capability, PERFMON};
 use super::filter::FilterError;
 use super::kernel_fault::KernelFault;
+use super::trigger::{AttachError, Trigger};
 use crate::files::Refused;
+use crate::sample::SourceError;
 
 /// An error that prevents a profiler from starting.
 #[derive(Debug)]
@@ -71,13 +74,16 @@ pub enum StartError {
     },
     /// A trigger cannot be attached.
     Trigger {
-        /// The trigger as text.
-        trigger: String,
+        /// The trigger.
+        trigger: Box<Trigger>,
         /// The reason.
+        error: AttachError,
+    },
+    /// The programs of the crate `ebpf-programs` do not match this library.
+    Object {
+        /// What does not match.
         what: String,
     },
-    /// The kernel object does not match this library.
-    Object(String),
     /// The file of a recording can't be created.
     Recording {
         /// Path of the file.
@@ -176,13 +182,18 @@ pub enum ChangeError {
 }
 
 /// An error of a running profiler, which [`finish`](super::Profiler::finish), [`stop`](super::Profiler::stop) and others return.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum StopError {
     /// The event stream failed.
-    Broken(String),
+    Broken(Arc<SourceError>),
     /// The samples of the profile were still being unwound at the [deadline](super::Builder::deadline).
     Deadline,
+    /// The profile was not ready at the [deadline](super::Builder::reply_deadline) of the call. The sinks get it later.
+    NotReady {
+        /// The deadline.
+        waited: Duration,
+    },
     /// The profiler has ended.
     Ended,
     /// A thread of the profiler panicked, in code of this library or of a
@@ -258,13 +269,12 @@ impl fmt::Display for StartError {
                 "the kernel's verifier rejects the sampling program: {error}; please report this log:\n{log}"
             ),
             StartError::System { what, error } => write!(f, "cannot {what}: {error}"),
-            StartError::Trigger { trigger, what } => write!(f, "cannot sample on {trigger}: {what}"),
-            StartError::Object(error) => {
-                write!(
-                    f,
-                    "the kernel object doesn't match this library: {error}; rebuild it: cargo xtask object"
-                )
-            }
+            StartError::Trigger { trigger, error } => write!(f, "cannot sample on {trigger}: {error}"),
+            StartError::Object { what } => write!(
+                f,
+                "the kernel programs of the crate ebpf-programs don't match ebpf-profiler-core: {what}; \
+                 use both in one version (cargo tree -i ebpf-programs shows them), or report this"
+            ),
             StartError::Recording { path, error } => {
                 let remedy = Refused::of(error).map_or("choose another file to record to", Refused::remedy);
                 write!(f, "cannot create {}: {error}; {remedy}", path.display())
@@ -278,6 +288,8 @@ impl std::error::Error for StartError {
         match self {
             // Shows as the option's error, so that one's source is the next.
             StartError::Option(error) => error.source(),
+            // Shows as part of this one.
+            StartError::Trigger { error, .. } => error.source(),
             StartError::NoProc { error }
             | StartError::Rejected { error, .. }
             | StartError::System { error, .. }
@@ -356,7 +368,15 @@ impl fmt::Display for OptionError {
     }
 }
 
-impl std::error::Error for OptionError {}
+impl std::error::Error for OptionError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            // Shows as the filter's error.
+            OptionError::Filter(error) => error.source(),
+            _ => None,
+        }
+    }
+}
 
 impl fmt::Display for ChangeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -367,7 +387,14 @@ impl fmt::Display for ChangeError {
     }
 }
 
-impl std::error::Error for ChangeError {}
+impl std::error::Error for ChangeError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            ChangeError::Option(error) => error.source(),
+            ChangeError::Stop(error) => error.source(),
+        }
+    }
+}
 
 impl From<OptionError> for ChangeError {
     fn from(error: OptionError) -> ChangeError {
@@ -384,9 +411,14 @@ impl From<StopError> for ChangeError {
 impl fmt::Display for StopError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            StopError::Broken(error) => f.write_str(error),
+            StopError::Broken(error) => error.fmt(f),
             StopError::Deadline => f.write_str(
                 "the last profile was not ready in time; set a longer deadline with Builder::deadline",
+            ),
+            StopError::NotReady { waited } => write!(
+                f,
+                "the profile was not ready within {waited:?}, and only the sinks get it; set a longer time with \
+                 Builder::reply_deadline"
             ),
             StopError::Ended => f.write_str("the profiler has ended"),
             StopError::Panicked { thread, message } => {
@@ -396,4 +428,21 @@ impl fmt::Display for StopError {
     }
 }
 
-impl std::error::Error for StopError {}
+impl std::error::Error for StopError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            // Shows as the stream's error.
+            StopError::Broken(error) => error.source(),
+            _ => None,
+        }
+    }
+}
+
+/// Errors of the event stream are equal if their texts are.
+impl PartialEq for StopError {
+    fn eq(&self, other: &StopError) -> bool {
+        std::mem::discriminant(self) == std::mem::discriminant(other) && self.to_string() == other.to_string()
+    }
+}
+
+impl Eq for StopError {}

@@ -44,7 +44,7 @@ pub struct Health {
     pub sinks: SinkStats,
     /// The last 100 errors and panics of sinks.
     pub sink_errors: Vec<String>,
-    /// Work that the deadline cut off at the end.
+    /// Work that deadlines cut off.
     pub deadline: DeadlineStats,
     /// Counters of the recording, if there is one.
     pub recording: Option<RecordStats>,
@@ -110,17 +110,21 @@ pub struct SinkStats {
     pub merged: u64,
 }
 
-/// Counters of the work that [`Builder::deadline`](super::Builder::deadline) cut off at the end.
+/// Counters of the work that deadlines cut off.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DeadlineStats {
-    /// Samples that were not unwound when the deadline passed. They are in no profile.
+    /// Samples that were not unwound at [`Builder::deadline`](super::Builder::deadline). They are in
+    /// no profile.
     pub samples: u64,
-    /// Distinct addresses that were not symbolized.
+    /// Distinct addresses that were not symbolized by then.
     pub addresses: u64,
     /// Threads that were still at work: `ebpf-pipeline`, `ebpf-names`, `ebpf-sink-0`, … They end on
     /// their own as soon as their current call returns.
     pub threads: Vec<String>,
+    /// Profiles that were ready after [`Builder::reply_deadline`](super::Builder::reply_deadline): the
+    /// sinks alone got them.
+    pub replies: u64,
 }
 
 impl SinkStats {

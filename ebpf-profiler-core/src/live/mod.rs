@@ -17,10 +17,10 @@
 //!
 //! | call | from async code |
 //! | --- | --- |
-//! | [`Profiler::health`], [`Profiler::is_running`] | directly |
+//! | [`Profiler::health`], [`Profiler::is_running`], [`Profiler::settings`] | directly |
 //! | [`Builder::start`] | in `spawn_blocking`: loads the kernel side, some 50 ms |
-//! | [`Profiler::take_profile`], [`set_frequency`](Profiler::set_frequency), [`set_pids`](Profiler::set_pids), [`set_filter`](Profiler::set_filter), [`pause`](Profiler::pause), [`resume`](Profiler::resume) | in `spawn_blocking`: wait until the profile is symbolized |
-//! | [`Profiler::finish`], [`Profiler::stop`] | in `spawn_blocking`: wait at most for [`Builder::deadline`] |
+//! | [`Profiler::take_profile`], [`reconfigure`](Profiler::reconfigure), [`set_frequency`](Profiler::set_frequency), [`set_pids`](Profiler::set_pids), [`set_filter`](Profiler::set_filter), [`pause`](Profiler::pause), [`resume`](Profiler::resume) | in `spawn_blocking`: wait until the profile is symbolized, at most for [`Builder::reply_deadline`] |
+//! | [`Profiler::finish`], [`Profiler::stop`], [`Handle::stop`] | in `spawn_blocking`: wait at most for [`Builder::deadline`] |
 //! | drop | the same; not in an async task |
 //!
 //! ```no_run
@@ -54,6 +54,8 @@ mod builder;
 
 mod capability;
 
+mod control;
+
 mod cpu_buffers;
 
 mod cpus;
@@ -63,6 +65,8 @@ mod descriptors;
 mod error;
 
 mod filter;
+
+mod handle;
 
 mod health;
 
@@ -135,8 +139,10 @@ mod waker;
 
 pub use budget::Budget;
 pub use builder::Builder;
+pub use control::{Changed, Changes, Settings};
 pub use error::{ChangeError, OptionError, StartError, StopError};
 pub use filter::{Filter, FilterError};
+pub use handle::Handle;
 pub use health::{BudgetStats, DeadlineStats, Health, KindBudget, SinkStats};
 pub use kernel_fault::KernelFault;
 pub use profiler::Profiler;
@@ -144,11 +150,12 @@ pub use requirements::{Requirement, State, requirements};
 pub use reservation::{Reservation, ReservationStats, Reserved, ReservedBy};
 pub use system::LiveSystem;
 pub use trigger::{
-    BlockLatency, Fentry, Futex, Kprobe, Malloc, OffCpu, OwnPrograms, ProgramType, Tracepoint, Trigger,
-    TriggerError, Uprobe, Usdt,
+    AttachError, BlockLatency, Fentry, Futex, Kprobe, Malloc, OffCpu, OwnPrograms, ProgramType, Tracepoint,
+    Trigger, TriggerError, Uprobe, Usdt,
 };
 pub use usage::Usage;
 
+pub use crate::process::Pids;
 pub use crate::sample::KindCost;
 
 pub(crate) use kernel_names::load as kernel_names;

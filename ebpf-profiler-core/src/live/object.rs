@@ -203,7 +203,7 @@ fn refused(what: &'static str, error: io::Error) -> StartError {
 }
 
 fn missing(what: &str, name: &str) -> StartError {
-    StartError::Object(format!("it has no {what} {name}"))
+    StartError::Object { what: format!("it has no {what} {name}") }
 }
 
 /// Returns an error with all its causes.
@@ -214,5 +214,5 @@ fn wrong(error: &dyn Error) -> StartError {
         text = format!("{text}: {error}");
         cause = error.source();
     }
-    StartError::Object(text)
+    StartError::Object { what: text }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::error::OptionError;
 use super::system::mappings_of_process;
 use super::trigger::Trigger;
+use crate::process::Pids;
 
 /// Smallest interval between two profiles.
 pub(super) const MIN_INTERVAL: Duration = Duration::from_millis(10);
@@ -66,20 +67,31 @@ pub(super) fn check_ring(bytes: u32) -> Result<(), OptionError> {
 }
 
 /// Checks that all `pids` are ids of running processes.
-pub(super) fn check_pids(pids: &[u32]) -> Result<(), OptionError> {
-    pids.iter().try_for_each(|&pid| match process_of(pid) {
+pub(super) fn check_pids(pids: &Pids) -> Result<(), OptionError> {
+    pids.only().into_iter().flatten().try_for_each(|&pid| check_pid(pid))
+}
+
+fn check_pid(pid: u32) -> Result<(), OptionError> {
+    match process_of(pid) {
         None => Err(OptionError::NoProcess { pid }),
         Some(process) if process != pid => Err(OptionError::Thread { tid: pid, pid: process }),
         Some(_) => Ok(()),
-    })
+    }
 }
 
-/// Checks `pids` for a profiler that runs, with or without this program.
-pub(super) fn check_changed_pids(pids: &[u32], includes_self: bool) -> Result<(), OptionError> {
-    if !includes_self && pids.contains(&std::process::id()) {
+/// Returns those of `pids` that are ids of running processes, and adds the errors of the others to `skipped`. The profiler
+/// runs with or without this program.
+pub(super) fn running_pids(
+    pids: &Pids,
+    includes_self: bool,
+    skipped: &mut Vec<OptionError>,
+) -> Result<Pids, OptionError> {
+    let Some(ids) = pids.only() else { return Ok(Pids::All) };
+    if !includes_self && ids.contains(&std::process::id()) {
         return Err(OptionError::ExcludedSelf);
     }
-    check_pids(pids)
+    let is_running = |&pid: &u32| check_pid(pid).map_err(|error| skipped.push(error)).is_ok();
+    Ok(ids.iter().copied().filter(is_running).collect())
 }
 
 /// Returns `true` while a process has executable mappings: until its last thread exits.
@@ -100,15 +112,26 @@ mod tests {
     #[test]
     fn id_of_thread_is_rejected_with_id_of_its_process() {
         let own = std::process::id();
-        assert!(check_pids(&[own]).is_ok());
+        assert!(check_pids(&[own].into()).is_ok());
         // Every test runs in a thread that is not the first of this process.
         let stat = fs::read_link("/proc/thread-self").unwrap();
         let tid: u32 = stat.file_name().and_then(|name| name.to_str()).unwrap().parse().unwrap();
         assert_ne!(tid, own);
-        let error = check_pids(&[own, tid]).unwrap_err();
+        let error = check_pids(&[own, tid].into()).unwrap_err();
         assert!(matches!(error, OptionError::Thread { pid, .. } if pid == own));
         assert!(error.to_string().contains(&format!("process {own}")), "{error}");
-        assert!(matches!(check_pids(&[u32::MAX]), Err(OptionError::NoProcess { pid: u32::MAX })));
+        assert!(matches!(check_pids(&[u32::MAX].into()), Err(OptionError::NoProcess { pid: u32::MAX })));
+        let mut skipped = Vec::new();
+        let running = running_pids(&[own, tid, u32::MAX].into(), true, &mut skipped);
+        assert_eq!(running, Ok([own].into()));
+        skipped.sort_by_key(|error| matches!(error, OptionError::Thread { .. }));
+        assert_eq!(
+            skipped,
+            [OptionError::NoProcess { pid: u32::MAX }, OptionError::Thread { tid, pid: own }]
+        );
+        assert_eq!(running_pids(&[own].into(), false, &mut skipped), Err(OptionError::ExcludedSelf));
+        assert_eq!(running_pids(&Pids::All, false, &mut skipped), Ok(Pids::All));
+        assert_eq!(running_pids(&[u32::MAX].into(), false, &mut skipped), Ok(Pids::none()));
     }
 
     #[test]

@@ -4,13 +4,15 @@ use std::fmt;
 use std::time::Duration;
 
 use super::builder::Builder;
-use super::error::{ChangeError, OptionError, StopError};
+use super::control::{Changed, Changes, Settings};
+use super::error::{ChangeError, StopError};
 use super::filter::Filter;
+use super::handle::Handle;
 use super::health::Health;
-use super::options;
-use super::threads::{Change, Command, Threads};
+use super::threads::Threads;
 use super::trigger::OwnPrograms;
 use crate::label::Recording;
+use crate::process::Pids;
 use crate::profile::Profile;
 use crate::replay::Recorder;
 
@@ -23,7 +25,7 @@ use crate::replay::Recorder;
 /// | --- | --- | --- | --- | --- |
 /// | ([`Builder::every`]) | yes | | yes | yes |
 /// | [`take_profile`](Profiler::take_profile) | yes | yes | yes | yes |
-/// | [`set_frequency`](Profiler::set_frequency), [`set_pids`](Profiler::set_pids), [`set_filter`](Profiler::set_filter) | yes | yes | yes | changed |
+/// | [`reconfigure`](Profiler::reconfigure), [`set_frequency`](Profiler::set_frequency), [`set_pids`](Profiler::set_pids), [`set_filter`](Profiler::set_filter) | yes | yes | yes | changed |
 /// | [`pause`](Profiler::pause) | yes | yes | yes | after [`resume`](Profiler::resume) |
 /// | [`run_for`](Profiler::run_for), [`finish`](Profiler::finish) | yes | yes | yes | no |
 /// | [`stop`](Profiler::stop), drop | yes | | yes | no |
@@ -31,7 +33,13 @@ use crate::replay::Recorder;
 /// # Deadline
 ///
 /// `finish`, `stop` and drop return after [`Builder::deadline`] at the latest, 5 s by default. Work that is not
-/// done by then is dropped and counted in [`Health::deadline`] and [`Health::sinks`].
+/// done by then is dropped and counted in [`Health::deadline`] and [`Health::sinks`]. Calls that return the profile of a
+/// profiler that goes on wait for it at most for [`Builder::reply_deadline`], 60 s by default.
+///
+/// # Threads
+///
+/// All methods but those that end it take `&self`, so a profiler can be shared. [`Profiler::handle`] returns a handle
+/// for threads that outlive it.
 ///
 /// # Minimum kernel version
 ///
@@ -59,9 +67,9 @@ use crate::replay::Recorder;
 #[must_use = "a profiler that is dropped stops"]
 pub struct Profiler {
     threads: Threads,
-    recorder: Option<Recorder>,
+    handle: Handle,
     /// Labels of this program, if it is included.
-    labels: Option<Recording>,
+    _labels: Option<Recording>,
     own: OwnPrograms,
 }
 
@@ -77,7 +85,8 @@ impl Profiler {
         labels: Option<Recording>,
         own: OwnPrograms,
     ) -> Profiler {
-        Profiler { threads, recorder, labels, own }
+        let handle = Handle::new(threads.remote().clone(), recorder, labels.is_some());
+        Profiler { threads, handle, _labels: labels, own }
     }
 
     /// Returns the maps by which eBPF programs of the embedder's own trigger samples.
@@ -94,7 +103,7 @@ impl Profiler {
     ///
     /// Fails as [`finish`](Profiler::finish) does.
     pub fn run_for(self, duration: Duration) -> Result<Profile, StopError> {
-        self.threads.wait(duration);
+        self.threads.remote().wait(duration);
         Ok(self.finish()?.0)
     }
 
@@ -115,96 +124,112 @@ impl Profiler {
         Ok((profile, self.health()))
     }
 
+    /// Returns a handle for other threads, which can be cloned.
+    pub fn handle(&self) -> Handle {
+        self.handle.clone()
+    }
+
     /// Takes the samples collected since the start or since the last profile.
     ///
     /// The sinks get this profile too, so that the profiles of a sink together hold all samples. The next profile
-    /// begins here. Blocks until the profile is symbolized.
+    /// begins here. Blocks until the profile is symbolized, at most for [`Builder::reply_deadline`].
     ///
     /// # Errors
     ///
-    /// Fails with [`StopError::Broken`] if the event stream failed.
+    /// Fails with [`StopError::Broken`] if the event stream failed, with [`StopError::Ended`] if a [`Handle`] stopped the
+    /// profiler, and with [`StopError::NotReady`] at the deadline.
     pub fn take_profile(&self) -> Result<Profile, StopError> {
-        self.threads.take(Command::TakeProfile)
+        self.handle.take_profile()
     }
 
-    /// Changes the frequency to `hertz` samples per second and CPU.
+    /// Applies changes, all of them or none.
     ///
-    /// Ends the current profile, so that each profile has one period. Returns that profile, which the sinks get too.
+    /// Ends the current profile once, so that each profile has one period, and returns it. The sinks get it too. Of
+    /// the processes those that have exited are skipped: [`Changed::skipped`]. [`settings`](Profiler::settings)
+    /// returns what applies.
     ///
     /// # Errors
     ///
-    /// Fails if `hertz` is not from 1 to 10,000; the profiler is unchanged then. Fails with [`ChangeError::Stop`] if the
-    /// event stream failed.
+    /// Fails with [`ChangeError::Option`] if a frequency is not from 1 to 10,000, a filter cannot be applied, or the processes
+    /// contain this program and it is not [included](Builder::include_self); the profiler is unchanged then. Fails with
+    /// [`ChangeError::Stop`] as [`take_profile`](Profiler::take_profile) does; after [`StopError::NotReady`] the changes
+    /// still apply once the profiler gets to them.
+    pub fn reconfigure(&self, changes: &Changes) -> Result<Changed, ChangeError> {
+        self.handle.reconfigure(changes)
+    }
+
+    /// Changes the frequency to `hertz` samples per second and CPU. Returns the profile that ends.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`reconfigure`](Profiler::reconfigure) does.
     pub fn set_frequency(&self, hertz: u32) -> Result<Profile, ChangeError> {
-        options::check_frequency(hertz)?;
-        self.change(Change::Period(options::period(hertz)))
+        self.change(&Changes::new().frequency(hertz))
     }
 
-    /// Changes the processes that are sampled to `pids` and the processes that they fork from now on; to all if `pids`
-    /// is empty.
+    /// Changes the processes that are sampled, with what they fork from now on. An empty set samples nobody,
+    /// [`Pids::All`] everybody.
     ///
-    /// Ends the current profile and returns it. The sinks get it too.
+    /// Returns the profile that ends, and the ids that were skipped because no process has them.
     ///
     /// # Errors
     ///
-    /// Fails if one of `pids` is no running process, or is this program and it is not
-    /// [included](Builder::include_self); the profiler is unchanged then. Fails with [`ChangeError::Stop`] if the
-    /// event stream failed.
-    pub fn set_pids(&self, pids: &[u32]) -> Result<Profile, ChangeError> {
-        options::check_changed_pids(pids, self.labels.is_some())?;
-        self.change(Change::Pids(pids.to_vec()))
+    /// Fails as [`reconfigure`](Profiler::reconfigure) does.
+    pub fn set_pids(&self, pids: impl Into<Pids>) -> Result<Changed, ChangeError> {
+        self.handle.set_pids(pids.into())
     }
 
-    /// Changes the conditions of samples to those of `filter`.
-    ///
-    /// Ends the current profile and returns it. The sinks get it too.
+    /// Changes the conditions of samples to those of `filter`. Returns the profile that ends.
     ///
     /// # Errors
     ///
-    /// Fails if the filter cannot be applied; the profiler is unchanged then. Fails with [`ChangeError::Stop`] if the event
-    /// stream failed.
+    /// Fails as [`reconfigure`](Profiler::reconfigure) does.
     pub fn set_filter(&self, filter: &Filter) -> Result<Profile, ChangeError> {
-        self.change(Change::Filter(filter.compile().map_err(OptionError::Filter)?))
+        self.change(&Changes::new().filter(filter.clone()))
     }
 
-    /// Stops sampling until [`resume`](Profiler::resume).
+    /// Stops sampling until [`resume`](Profiler::resume). Returns the profile that ends.
     ///
-    /// Ends the current profile and returns it. The sinks get it too. Processes and their mappings are still followed, and
-    /// intervals finish no profile.
+    /// Processes and their mappings are still followed, and intervals finish no profile.
     ///
     /// # Errors
     ///
-    /// Fails with [`ChangeError::Stop`] if the event stream failed.
+    /// Fails as [`reconfigure`](Profiler::reconfigure) does.
     pub fn pause(&self) -> Result<Profile, ChangeError> {
-        self.change(Change::Pause)
+        self.change(&Changes::new().pause())
     }
 
     /// Samples again after [`pause`](Profiler::pause). The next profile begins here.
     ///
     /// # Errors
     ///
-    /// Fails with [`ChangeError::Stop`] if the event stream failed.
+    /// Fails as [`reconfigure`](Profiler::reconfigure) does.
     pub fn resume(&self) -> Result<(), ChangeError> {
-        self.change(Change::Resume).map(drop)
+        self.change(&Changes::new().resume()).map(drop)
     }
 
-    fn change(&self, change: Change) -> Result<Profile, ChangeError> {
-        self.threads.change(change)
+    fn change(&self, changes: &Changes) -> Result<Profile, ChangeError> {
+        self.reconfigure(changes).map(|changed| changed.profile)
+    }
+
+    /// Returns what is set, after all changes up to now.
+    pub fn settings(&self) -> Settings {
+        self.handle.settings()
     }
 
     /// Returns the counters: those of the kernel side are at most 250 ms old, those of the pipeline as of the last finished
     /// profile.
     pub fn health(&self) -> Health {
-        let recording = self.recorder.as_ref().map(Recorder::stats);
-        self.threads.state().health(recording, self.threads.reservation())
+        self.handle.health()
     }
 
     /// Returns `true` while samples can still come.
     ///
-    /// Returns `false` once the event stream has failed, or all processes of [`Builder::pid`] and their descendants have
-    /// exited. [`finish`](Profiler::finish) or [`stop`](Profiler::stop) is the next call then.
+    /// Returns `false` once the event stream has failed, a [`Handle`] has stopped the profiler, or all processes that
+    /// were set and their descendants have exited; an empty set waits for a change.
+    /// [`finish`](Profiler::finish) or [`stop`](Profiler::stop) is the next call then.
     pub fn is_running(&self) -> bool {
-        self.threads.is_running()
+        self.handle.is_running()
     }
 
     /// Stops, flushes the sinks, and returns the counters. The calling thread's priority is that of

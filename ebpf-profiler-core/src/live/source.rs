@@ -12,6 +12,7 @@ use super::loader::{Kernel, KindCosts};
 use super::sideband::Sideband;
 use super::waker::Waker;
 use super::{bpf, cpus, perf};
+use crate::process::Pids;
 use crate::sample::{Batch, Counts, KernelFilter, KindCost, Life, LifeEvent, Source, SourceError};
 
 /// Interval between two reads of the list of CPUs.
@@ -56,7 +57,7 @@ impl LiveSource {
     pub(super) fn start(
         kernel: Kernel,
         period: Duration,
-        pids: &[u32],
+        pids: &Pids,
         filter: &KernelFilter,
     ) -> Result<(LiveSource, Waker), StartError> {
         let pipes = |error| StartError::System { what: "create a pipe", error };
@@ -222,7 +223,7 @@ impl Source for LiveSource {
         }
     }
 
-    fn set_pids(&mut self, pids: &[u32]) {
+    fn set_pids(&mut self, pids: &Pids) {
         self.kernel.wanted.set(pids);
     }
 

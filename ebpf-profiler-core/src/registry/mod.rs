@@ -60,7 +60,7 @@ use self::publish::Published;
 use self::until::IsOver;
 use crate::jit::{JitNames, JitStats};
 use crate::language::{InterpreterStats, Interpreters, Journal, NoJournal, Scripts};
-use crate::process::{Description, Module, ModuleId, RegionCount, Regions, System};
+use crate::process::{Description, Module, ModuleId, Pids, RegionCount, Regions, System};
 use crate::sample::{Life, LifeEvent};
 use crate::tables::{Allocator, Tables};
 use crate::unwind::UnwindCompiler;
@@ -257,9 +257,9 @@ impl Registry {
         self.journal = journal;
     }
 
-    /// Samples these processes and what they fork from now on; all if `pids` is empty.
-    pub fn set_filter(&mut self, pids: &[u32]) {
-        self.selected = (!pids.is_empty()).then(|| pids.iter().copied().collect());
+    /// Samples these processes and what they fork from now on.
+    pub fn set_filter(&mut self, pids: &Pids) {
+        self.selected = pids.only().map(|pids| pids.iter().copied().collect());
         // Processes that the former filter dropped are published again when they are next sampled.
         for pid in self.dropped.drain() {
             self.tables.remove_process(pid);

@@ -14,7 +14,7 @@ use super::record::{
 use super::tick;
 use crate::elf::{Arch, Segment, segment_type};
 use crate::language::{Function, Inlines, Lines, NamedCall, Reason, SampleId, ScriptCall, language_name};
-use crate::process::Description;
+use crate::process::{Description, Pids};
 use crate::profile::{SampleKind, Unit};
 use crate::sample::{Counts, FileId, Life, LifeEvent, MapEvent, SourceError};
 use crate::symbol::Symbol;
@@ -35,7 +35,9 @@ pub(super) fn step(kind: u32, body: &[u8]) -> Result<Option<Step>> {
         kind::LIFE => Step::Life(fields.life()?),
         kind::BATCH => Step::Batch,
         kind::FLUSH => Step::Flush(fields.flush()?),
-        kind::SETTINGS => Step::Settings(Settings { period: fields.u64()?, pids: fields.pids()? }),
+        kind::SETTINGS => {
+            Step::Settings(Settings { period: fields.u64()?, pids: Pids::from_list(fields.pids()?) })
+        }
         kind::END => Step::End(End { time: fields.u64()?, is_early: fields.u32()? != 0 }),
         _ => return Ok(None),
     };
@@ -73,7 +75,7 @@ pub(super) fn start(kind: u32, body: &[u8]) -> Result<Start> {
     }
     fields.u32()?;
     let (clock, period, time, memory) = (fields.u64()?, fields.u64()?, fields.u64()?, fields.u64()?);
-    let pids = fields.pids()?;
+    let pids = Pids::from_list(fields.pids()?);
     let tick = Duration::from_nanos(period);
     // Version 2 had CPU time only.
     let is_old = fields.0.is_empty();

@@ -34,7 +34,7 @@ impl Encoder<'_> {
         self.u64(start.period);
         self.u64(start.time);
         self.u64(start.memory);
-        self.pids(&start.pids);
+        self.pids(&start.pids.to_list());
         self.list(&start.kinds, |e, kind| {
             e.text(kind.name());
             e.u32(unit_number(kind.unit()));

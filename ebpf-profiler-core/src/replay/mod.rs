@@ -49,12 +49,12 @@
 //!
 //! | kind | record | body |
 //! | ---: | --- | --- |
-//! | 1 | start, the first | architecture (1 x86_64, 2 arm64), 0, clock offset `u64`, period `u64`, time `u64`, bytes for tables `u64`, configured pids `list`, kinds of samples `list` of name `text` and unit (0 count, 1 nanoseconds, 2 bytes) |
+//! | 1 | start, the first | architecture (1 x86_64, 2 arm64), 0, clock offset `u64`, period `u64`, time `u64`, bytes for tables `u64`, configured pids `list` (empty: all; 4,294,967,295 alone: none), kinds of samples `list` of name `text` and unit (0 count, 1 nanoseconds, 2 bytes) |
 //! | 2 | sample | time `u64`, kind (0 malformed: the last field; 1 walked, 2 raw), pid, tid, cpu, stop reason, frames taken, words omitted, thread name `bytes` (16), kernel frames `list` of `u64`, user words `list` of `u64`; of a raw one: pc `u64`, set of known registers `u64`, thread pointer `u64`, set of registers that aren't 0 `u64`, their values `u64`, stack `list` of `u64`; number of the kind of sample, value `u64` |
 //! | 3 | life event | time `u64`, pid, what (1 forked, 2 executed, 3 mapped, 4 exited, 5 lost), then the parent, the *mapping*, or the number |
 //! | 4 | batch | the events since the previous one were taken together |
 //! | 5 | flush | time `u64`, counters `list` of `u64`, runs `u64`, run time `u64`: a profile ended |
-//! | 7 | settings, after a flush | period `u64`, configured pids `list`: of the samples from here on |
+//! | 7 | settings, after a flush | period `u64`, configured pids `list`, as at the start: of the samples from here on |
 //! | 6 | end, the last | time `u64`, 1 if the profiler continued without the recording |
 //! | 16 | processes | pids `list` |
 //! | 17 | mappings | pid, `optional` `list` of *mapping* |

@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use ebpf_programs::abi::record::{HEAD_WORDS, kind};
 use hashbrown::HashMap;
 
+use crate::process::Pids;
 use crate::sample::{Batch, Life, LifeEvent};
 
 /// The processes that were asked for and their descendants: at least those that the pipeline
@@ -25,8 +26,8 @@ const MANY: usize = 4096;
 const LINGER: u64 = 60_000_000_000;
 
 impl ProcessFilter {
-    pub(super) fn new(pids: &[u32]) -> ProcessFilter {
-        ProcessFilter { pids: (!pids.is_empty()).then(|| pids.iter().map(|&pid| (pid, None)).collect()) }
+    pub(super) fn new(pids: &Pids) -> ProcessFilter {
+        ProcessFilter { pids: pids.only().map(|pids| pids.iter().map(|&pid| (pid, None)).collect()) }
     }
 
     /// Applies the life events of a batch.
@@ -102,7 +103,7 @@ mod tests {
 
     #[test]
     fn keeps_descendants_until_60_s_after_their_exit() {
-        let mut filter = ProcessFilter::new(&[5]);
+        let mut filter = ProcessFilter::new(&Pids::from([5]));
         let forked = |parent| Life::Forked { parent };
         // Not sorted by time; 9 is the child of another process.
         let life = [(3, 7, forked(6)), (2, 6, forked(5)), (2, 9, forked(8)), (4, 6, Life::Exited)];
@@ -114,6 +115,7 @@ mod tests {
 
     #[test]
     fn keeps_all_processes_without_a_filter() {
-        assert_eq!(follow(&mut ProcessFilter::new(&[]), &[(1, 6, Life::Exited)]).len(), 19);
+        assert_eq!(follow(&mut ProcessFilter::new(&Pids::All), &[(1, 6, Life::Exited)]).len(), 19);
+        assert_eq!(follow(&mut ProcessFilter::new(&Pids::none()), &[(1, 6, Life::Exited)]).len(), 0);
     }
 }

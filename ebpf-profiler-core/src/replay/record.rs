@@ -2,7 +2,7 @@
 
 use crate::elf::{Arch, Segment};
 use crate::language::{NamedCall, SampleId, ScriptCall};
-use crate::process::Description;
+use crate::process::{Description, Pids};
 use crate::profile::SampleKind;
 use crate::sample::{Counts, LifeEvent, MapEvent};
 use crate::symbol::Symbol;
@@ -67,8 +67,8 @@ pub(super) mod file_id {
 pub(super) struct Settings {
     /// Sampling period of each CPU, in nanoseconds.
     pub(super) period: u64,
-    /// Processes that are profiled; empty for all.
-    pub(super) pids: Vec<u32>,
+    /// Processes that are profiled.
+    pub(super) pids: Pids,
 }
 
 /// Start record: the profiler's configuration.
@@ -82,8 +82,8 @@ pub(super) struct Start {
     pub(super) time: u64,
     /// Capacity for unwind tables, in bytes.
     pub(super) memory: u64,
-    /// Processes that were profiled; empty for all.
-    pub(super) pids: Vec<u32>,
+    /// Processes that were profiled.
+    pub(super) pids: Pids,
     /// Kinds of samples; that of CPU time has the period above.
     pub(super) kinds: Vec<SampleKind>,
 }

@@ -20,6 +20,7 @@ use super::process_filter::ProcessFilter;
 use super::record::{MAGIC, MAX_RECORD, Start, VERSION, kind};
 use crate::files;
 use crate::pipeline::Clock;
+use crate::process::Pids;
 use crate::profile::SampleKind;
 use crate::sample::{Batch, Counts};
 use crate::symbol::Symbol;
@@ -77,8 +78,8 @@ pub struct RecordOptions {
     pub start: SystemTime,
     /// Capacity for unwind tables in bytes; defaults to 1 GiB.
     pub table_memory: u64,
-    /// Processes that are profiled; empty for all.
-    pub pids: Vec<u32>,
+    /// Processes that are profiled.
+    pub pids: Pids,
     /// Kinds of samples; CPU time alone by default.
     pub kinds: Vec<SampleKind>,
 }
@@ -120,7 +121,7 @@ impl RecordOptions {
             period,
             start: SystemTime::now(),
             table_memory: 1 << 30,
-            pids: Vec::new(),
+            pids: Pids::All,
             kinds: vec![SampleKind::cpu(period)],
         }
     }
@@ -223,12 +224,12 @@ impl Recorder {
 
     /// Records a change of settings, after the profile that it ends was flushed.
     #[cfg(feature = "live")]
-    pub(crate) fn settings(&self, period: Duration, pids: &[u32]) {
+    pub(crate) fn settings(&self, period: Duration, pids: &Pids) {
         let mut state = self.lock();
         state.filter = ProcessFilter::new(pids);
         state.record(kind::SETTINGS, |body| {
             body.u64(nanoseconds(period));
-            body.pids(pids);
+            body.pids(&pids.to_list());
         });
     }
 

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use ebpf_programs::abi::reason::Counter;
 
+use crate::process::Pids;
 pub use batch::{Batch, Event};
 pub use filter::KernelFilter;
 pub use life::{FileId, Life, LifeEvent, MapEvent};
@@ -54,9 +55,9 @@ pub trait Source: Send {
     /// Stops sampling; samples taken before still arrive.
     fn stop(&mut self) {}
 
-    /// Sets the processes that are wanted, with their descendants from now on; all if empty.
-    /// Samples of others may still come.
-    fn set_pids(&mut self, pids: &[u32]) {
+    /// Sets the processes that are wanted, with their descendants from now on. Samples of others
+    /// may still come.
+    fn set_pids(&mut self, pids: &Pids) {
         let _ = pids;
     }
 

@@ -109,7 +109,7 @@ fn the_events_come_through_the_trait_of_all_sources() {
 fn filters_processes() {
     let out = Shared::default();
     let mut options = RecordOptions::new(Clock::default(), Duration::from_millis(10));
-    options.pids = vec![8];
+    options.pids = [8].into();
     let recorder = Recorder::new(out.clone(), &options).unwrap();
     batches(PATH).iter().for_each(|batch| recorder.batch(batch));
     assert_eq!(recorder.finish().error, None);

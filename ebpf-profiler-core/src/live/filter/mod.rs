@@ -2,6 +2,7 @@
 
 mod glob;
 
+use std::error::Error;
 use std::fmt;
 use std::fs::File;
 use std::io;
@@ -13,7 +14,7 @@ use ebpf_programs::abi::filter as abi;
 
 use super::bpf::Map;
 use super::kernel_types::KernelTypes;
-use crate::sample::KernelFilter;
+use crate::sample::{KernelFilter, SourceError};
 
 /// Conditions that an event meets to become a sample, for
 /// [`Builder::filter`](super::Builder::filter).
@@ -53,9 +54,10 @@ pub struct Filter {
 }
 
 /// A part of a [`Filter`] that is invalid, or that names no control group of this machine.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct FilterError {
     what: String,
+    cause: Option<Arc<dyn Error + Send + Sync>>,
 }
 
 impl fmt::Display for FilterError {
@@ -64,11 +66,29 @@ impl fmt::Display for FilterError {
     }
 }
 
-impl std::error::Error for FilterError {}
+impl Error for FilterError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.cause.as_ref().map(|cause| &**cause as &(dyn Error + 'static))
+    }
+}
+
+/// Errors are equal if their texts are.
+impl PartialEq for FilterError {
+    fn eq(&self, other: &FilterError) -> bool {
+        self.what == other.what
+    }
+}
+
+impl Eq for FilterError {}
 
 impl FilterError {
     pub(super) fn new(what: String) -> FilterError {
-        FilterError { what }
+        FilterError { what, cause: None }
+    }
+
+    /// Returns the error for a filter that the kernel side does not take.
+    pub(super) fn not_applied(error: SourceError) -> FilterError {
+        FilterError { what: error.to_string(), cause: Some(Arc::new(error)) }
     }
 }
 
@@ -196,8 +216,10 @@ fn cgroup(path: &Path) -> Result<OwnedFd, FilterError> {
             path.display()
         ))
     })?;
-    let folder = File::open(found)
-        .map_err(|it| FilterError::new(format!("{} cannot be opened: {it}", found.display())))?;
+    let folder = File::open(found).map_err(|error| FilterError {
+        what: format!("{} cannot be opened: {error}", found.display()),
+        cause: Some(Arc::new(error)),
+    })?;
     Ok(folder.into())
 }
 

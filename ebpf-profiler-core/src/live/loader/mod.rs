@@ -42,6 +42,7 @@ use crate::live::object::KernelObject;
 use crate::live::ring::Ring;
 use crate::live::settings::Settings;
 use crate::live::trigger::{Attached, OwnPrograms, Trigger};
+use crate::process::Pids;
 
 /// The programs that follow the life of processes, and their tracepoints.
 const TRACEPOINTS: [(&str, &CStr); 3] = [
@@ -117,7 +118,7 @@ pub(super) fn load(
     let follow = |error| StartError::system("follow the life of processes", &[PERFMON], error);
     let map_buffers = |error| StartError::system("map the per-CPU buffers", &[BPF], error);
     let map_ring = |error| StartError::system("map the ring", &[BPF], error);
-    let wanted = Wanted { map: object.map("WANTED")?, pids: Vec::new() };
+    let wanted = Wanted { map: object.map("WANTED")?, pids: Pids::All };
     let filter = filter::Maps { filter: object.map("FILTER")?, cgroups: object.map("CGROUPS")? };
     let ring = Ring::new(object.map("RING")?).map_err(map_ring)?;
     let map = object.map("CPU_BUFFERS")?;
@@ -274,21 +275,21 @@ fn uretprobe_offsets(
 /// The processes whose samples the kernel side takes before their state is published.
 pub(super) struct Wanted {
     map: Map,
-    pids: Vec<u32>,
+    pids: Pids,
 }
 
 impl Wanted {
-    /// Replaces the processes; all if empty.
-    pub(super) fn set(&mut self, pids: &[u32]) {
+    /// Replaces the processes.
+    pub(super) fn set(&mut self, pids: &Pids) {
         /// Key of the entry that says that there are others.
         const OTHERS: u32 = 0;
-        for pid in self.pids.drain(..).chain([OTHERS]) {
+        for &pid in self.pids.only().into_iter().flatten().chain([&OTHERS]) {
             // It may have been evicted.
             let _ = self.map.remove(pid);
         }
-        self.pids.extend(pids);
-        let others = (!pids.is_empty()).then_some(OTHERS);
-        for pid in self.pids.iter().copied().chain(others) {
+        self.pids.clone_from(pids);
+        let Some(pids) = pids.only() else { return };
+        for &pid in pids.iter().chain([&OTHERS]) {
             // Without it, samples of others are sent, and dropped in user space.
             let _ = self.map.set(pid, &[0; 4]);
         }
@@ -307,7 +308,7 @@ fn check_kernel() -> Result<(), StartError> {
 
 /// Checks that the object and this library are of the same ABI version.
 fn check_object(object: &[u8]) -> Result<(), StartError> {
-    let wrong = |what: &str| StartError::Object(what.to_owned());
+    let wrong = |what: &str| StartError::Object { what: what.to_owned() };
     let file = ElfFile64::<LittleEndian>::parse(object).map_err(|error| wrong(&error.to_string()))?;
     let section = file.section_by_name("abi").ok_or_else(|| wrong("it doesn't say which version it is"))?;
     match section.data() {
@@ -328,7 +329,7 @@ mod tests {
     #[test]
     fn another_object_is_refused() {
         let sentence = |bytes: &[u8]| check_object(bytes).unwrap_err().to_string();
-        assert!(sentence(b"no object").contains("rebuild it: cargo xtask object"));
+        assert!(sentence(b"no object").contains("use both in one version"));
         let mut other = ebpf_programs::OBJECT.to_vec();
         let file = ElfFile64::<LittleEndian>::parse(ebpf_programs::OBJECT).unwrap();
         let (at, _) = file.section_by_name("abi").unwrap().file_range().unwrap();

@@ -116,7 +116,10 @@ impl Walks {
         let Some(loading) = self.loading.take_if(|loading| waits || loading.thread.is_finished()) else {
             return Ok(false);
         };
-        let failed = |_| StartError::Object("the thread that loads it panicked".to_owned());
+        let failed = |_| StartError::System {
+            what: "load the sampling program",
+            error: io::Error::other("the thread that loads it panicked"),
+        };
         let (object, program) = loading.thread.join().map_err(failed)?;
         self.object = Some(object);
         self.has = loading.walkers;

@@ -5,11 +5,12 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::super::control::Settings;
 use super::super::error::OptionError;
 use super::super::filter::FilterError;
 use super::super::priority;
 use super::budget::{BudgetKeeper, KeptBudget};
-use super::{Change, Command, Flush, Interval, Message, Reply, Shared, Stage, lock};
+use super::{Change, Command, Ends, Flush, Interval, Message, Reply, Shared, Stage, lock};
 use crate::profile::{Losses, Profile};
 use crate::sample::{Batch, Counts, Source, SourceError};
 
@@ -36,10 +37,8 @@ pub(super) struct Drain {
     used: Receiver<Batch>,
     interval: Option<Interval>,
     shared: Arc<Shared>,
-    /// Time between two samples of a CPU.
-    period: Duration,
+    settings: Settings,
     budget: Option<BudgetKeeper>,
-    is_paused: bool,
     /// Time at which the counters of the kernel side were read.
     counted: Instant,
     /// The source has ended or failed.
@@ -54,7 +53,7 @@ impl Drain {
         batches: SyncSender<Message>,
         used: Receiver<Batch>,
         interval: Option<Interval>,
-        period: Duration,
+        settings: Settings,
         shared: Arc<Shared>,
         budget: Option<KeptBudget>,
     ) -> Drain {
@@ -66,9 +65,8 @@ impl Drain {
             used,
             interval,
             shared,
-            period,
+            settings,
             budget,
-            is_paused: false,
             counted: Instant::now(),
             has_ended: false,
             is_disconnected: false,
@@ -81,48 +79,65 @@ impl Drain {
         self.source.stop();
         // No sample is taken any more: this is the rest.
         self.drain(Duration::ZERO);
-        self.flush(reply, None, false);
+        self.flush(reply, None, Ends::Profile);
     }
 
     /// Ends the current profile, and changes the settings of the next one.
     ///
     /// The clocks stand still in between, so that no profile has samples of two periods.
-    fn change(&mut self, change: Change, reply: Sender<Profile>, refuse: &Sender<OptionError>) {
-        if !matches!(change, Change::Resume) {
+    fn change(&mut self, change: Box<Change>, reply: Sender<Profile>, refuse: &Sender<OptionError>) {
+        if !self.settings.is_paused {
             self.set_clocks(None);
         }
         self.drain(Duration::ZERO);
-        match &change {
-            Change::Period(period) => self.period = *period,
-            Change::Pause => self.is_paused = true,
-            Change::Resume => self.is_paused = false,
-            Change::Pids(pids) => self.source.set_pids(pids),
-            Change::Filter(filter) => {
-                if let Err(error) = self.source.set_filter(filter) {
-                    let _ = refuse.send(OptionError::Filter(FilterError::new(error.to_string())));
-                    return self.set_clocks((!self.is_paused).then_some(self.period));
-                }
-            }
+        let was_paused = self.settings.is_paused;
+        if let Err(error) = self.apply(&change) {
+            let _ = refuse.send(error);
+            return self.start_clocks();
         }
+        lock(&self.shared.settings).clone_from(&self.settings);
         // Before the caller has its profile: what it does next is sampled. These samples are drained after
         // the flush.
-        if !self.is_paused {
-            self.set_clocks(Some(self.period));
+        self.start_clocks();
+        let is_pause = was_paused && !self.settings.is_paused;
+        self.flush(Some(reply), Some(change), if is_pause { Ends::Pause } else { Ends::Profile });
+    }
+
+    /// Applies a change as a whole, or not at all.
+    fn apply(&mut self, change: &Change) -> Result<(), OptionError> {
+        let Change { frequency, pids, filter, is_paused } = change;
+        // First, as it can fail.
+        if let Some((compiled, filter)) = filter {
+            let failed = |error| OptionError::Filter(FilterError::not_applied(error));
+            self.source.set_filter(compiled).map_err(failed)?;
+            self.settings.filter.clone_from(filter);
         }
-        self.flush(Some(reply), Some(change), false);
+        if let Some(pids) = pids {
+            self.source.set_pids(pids);
+            self.settings.pids.clone_from(pids);
+        }
+        self.settings.frequency = frequency.unwrap_or(self.settings.frequency);
+        self.settings.is_paused = is_paused.unwrap_or(self.settings.is_paused);
+        Ok(())
+    }
+
+    fn start_clocks(&mut self) {
+        if !self.settings.is_paused {
+            self.set_clocks(Some(self.settings.period()));
+        }
     }
 
     fn set_clocks(&mut self, period: Option<Duration>) {
         if !self.has_ended
             && let Err(error) = self.source.set_period(period)
         {
-            self.fail(&error);
+            self.fail(error);
         }
     }
 
-    fn fail(&mut self, error: &SourceError) {
+    fn fail(&mut self, error: SourceError) {
         self.has_ended = true;
-        self.shared.update(|state| state.broken = Some(error.to_string()));
+        self.shared.update(|state| state.broken = Some(Arc::new(error)));
         self.shared.end();
     }
 
@@ -143,14 +158,14 @@ impl Drain {
             }
             if next_flush.is_some_and(|at| Instant::now() >= at) {
                 next_flush = self.next_flush();
-                if !self.is_paused {
-                    self.flush(None, None, true);
+                if !self.settings.is_paused {
+                    self.flush(None, None, Ends::Interval);
                 }
             }
             match command {
                 Some(Command::TakeProfile(reply)) => {
                     self.drain(Duration::ZERO);
-                    self.flush(Some(reply), None, false);
+                    self.flush(Some(reply), None, Ends::Profile);
                 }
                 Some(Command::Change(change, reply, refuse)) => self.change(change, reply, &refuse),
                 Some(Command::Finish(reply)) => return Some(reply),
@@ -185,7 +200,7 @@ impl Drain {
                     self.has_ended = true;
                     self.shared.end();
                 }
-                Err(error) => self.fail(&error),
+                Err(error) => self.fail(error),
             }
         }
         if self.batch.is_empty() {
@@ -212,7 +227,7 @@ impl Drain {
         }
     }
 
-    fn flush(&mut self, reply: Reply, change: Option<Change>, is_optional: bool) {
+    fn flush(&mut self, reply: Reply, change: Option<Box<Change>>, ends: Ends) {
         if !self.batch.is_empty() {
             let batch = std::mem::take(&mut self.batch);
             self.shared.batches.fetch_add(1, Ordering::Relaxed);
@@ -220,19 +235,19 @@ impl Drain {
         }
         let counts = self.count();
         let periods = self.budget.as_mut().map(BudgetKeeper::take_periods).unwrap_or_default();
-        self.send(Message::Flush(Flush { reply, counts, periods, change, is_optional }));
+        self.send(Message::Flush(Flush { reply, counts, periods, change, ends }));
     }
 
     /// Changes the periods of kinds of samples if the cost requires it.
     fn keep_budget(&mut self) {
         let Some(budget) = &mut self.budget else { return };
         let threads = self.shared.thread_time();
-        if self.is_paused || self.has_ended {
+        if self.settings.is_paused || self.has_ended {
             return;
         }
         match budget.keep(&mut *self.source, threads) {
             Ok(stats) => self.shared.update(|state| state.budget = Some(stats)),
-            Err(error) => self.fail(&error),
+            Err(error) => self.fail(error),
         }
     }
 

@@ -36,6 +36,8 @@ mod names;
 
 mod pipeline;
 
+mod remote;
+
 mod sinks;
 
 mod state;
@@ -44,7 +46,7 @@ use std::any::Any;
 use std::collections::VecDeque;
 use std::io;
 use std::sync::atomic::AtomicUsize;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -54,14 +56,18 @@ use self::drain::Drain;
 use self::ending::{Ending, Stage};
 use self::names::Names;
 use self::pipeline::PipelineThread;
+pub(super) use self::remote::Remote;
 use self::sinks::{Queue, SinkThread};
 pub(super) use self::state::State;
-use super::error::{ChangeError, OptionError, StopError};
+use super::control::Settings;
+use super::error::{OptionError, StopError};
+use super::filter::Filter;
 use super::interval::Interval;
-use super::reservation::{self, Part, Reservation, ReservationStats, Reserved};
+use super::reservation::{self, Part, Reservation, Reserved};
 use super::waker::Waker;
 use super::{perf, priority};
 use crate::pipeline::{LeftModule, PendingProfile, Pipeline};
+use crate::process::Pids;
 use crate::profile::{FrameView, Profile, SamplingPeriod};
 use crate::replay::Recorder;
 use crate::sample::{Batch, Counts, KernelFilter, Source};
@@ -81,7 +87,7 @@ pub(super) enum Command {
     TakeProfile(Sender<Profile>),
     /// Ends the current profile, replies with it and changes the settings of the next one; or
     /// replies with the reason why it can't.
-    Change(Change, Sender<Profile>, Sender<OptionError>),
+    Change(Box<Change>, Sender<Profile>, Sender<OptionError>),
     /// Stops sampling, replies with the last profile and ends the threads.
     Finish(Sender<Profile>),
     /// Stops sampling and ends the threads.
@@ -89,15 +95,15 @@ pub(super) enum Command {
 }
 
 /// A change of the settings of a running profiler.
-#[derive(Clone, Debug)]
-pub(super) enum Change {
-    /// Time between two samples of a CPU.
-    Period(Duration),
-    /// Processes to sample; all if empty.
-    Pids(Vec<u32>),
-    Filter(KernelFilter),
-    Pause,
-    Resume,
+///
+/// What is `None` stays as it is.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Change {
+    pub(super) frequency: Option<u32>,
+    pub(super) pids: Option<Pids>,
+    /// The filter as the kernel side has it, and as it was set.
+    pub(super) filter: Option<(KernelFilter, Filter)>,
+    pub(super) is_paused: Option<bool>,
 }
 
 /// A message from the drain thread to the pipeline thread.
@@ -113,9 +119,18 @@ struct Flush {
     /// Periods in the profile.
     periods: Vec<SamplingPeriod>,
     /// Applies to the next profile.
-    change: Option<Change>,
-    /// The interval passed; the profile may go on instead if the names thread is behind.
-    is_optional: bool,
+    change: Option<Box<Change>>,
+    ends: Ends,
+}
+
+/// What a flush ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ends {
+    Profile,
+    /// The profile of an interval, which may go on instead if the names thread is behind.
+    Interval,
+    /// A pause, in which nothing was sampled.
+    Pause,
 }
 
 /// A message from the pipeline thread to the names thread.
@@ -141,6 +156,9 @@ struct Shared {
     state: Mutex<State>,
     ended: Condvar,
     ending: Ending,
+    settings: Mutex<Settings>,
+    /// Receives the last profile, if a handle asked the threads to end.
+    last: Mutex<Option<Receiver<Profile>>>,
     /// Ids of the profiler's threads.
     tids: Mutex<Vec<u32>>,
     /// Batches that the pipeline thread has not taken.
@@ -172,13 +190,15 @@ impl std::fmt::Debug for Command {
 }
 
 impl Shared {
-    fn new(deadline: Duration, reservation: Option<Reservation>) -> Shared {
+    fn new(settings: Settings, reservation: Option<Reservation>) -> Shared {
         Shared {
             commands: Mutex::default(),
             commanded: Condvar::new(),
             state: Mutex::default(),
             ended: Condvar::new(),
-            ending: Ending::new(deadline),
+            ending: Ending::new(settings.deadline),
+            settings: Mutex::new(settings),
+            last: Mutex::default(),
             tids: Mutex::default(),
             batches: AtomicUsize::new(0),
             jobs: AtomicUsize::new(0),
@@ -238,10 +258,7 @@ pub(super) struct Parts {
     pub(super) source: Box<dyn Source>,
     pub(super) waker: Waker,
     pub(super) pipeline: Pipeline,
-    /// Time between two samples of a CPU.
-    pub(super) period: Duration,
-    /// Processes to sample; all if empty.
-    pub(super) pids: Vec<u32>,
+    pub(super) settings: Settings,
     pub(super) symbolizer: Box<dyn Symbolizer>,
     pub(super) sinks: Vec<Box<dyn Sink>>,
     /// Interval between profiles for the sinks; only the last one without it.
@@ -249,8 +266,6 @@ pub(super) struct Parts {
     /// Receives everything that the pipeline receives.
     pub(super) recorder: Option<Recorder>,
     pub(super) budget: Option<KeptBudget>,
-    /// Longest time between a command to end and its return.
-    pub(super) deadline: Duration,
     pub(super) reservation: Option<Reservation>,
     /// Returns `true` while a process runs.
     pub(super) is_alive: Box<dyn Fn(u32) -> bool + Send>,
@@ -258,19 +273,16 @@ pub(super) struct Parts {
 
 /// The handle of running threads.
 pub(super) struct Threads {
-    shared: Arc<Shared>,
-    waker: Waker,
+    remote: Remote,
     handles: Vec<(String, JoinHandle<()>)>,
     queues: Vec<Arc<Queue>>,
     recorder: Option<Recorder>,
-    /// Disconnected once all threads have ended.
-    running: Mutex<Receiver<()>>,
 }
 
 impl Threads {
     /// Starts the threads.
     pub(super) fn start(parts: Parts) -> io::Result<Threads> {
-        let shared = Arc::new(Shared::new(parts.deadline, parts.reservation.clone()));
+        let shared = Arc::new(Shared::new(parts.settings.clone(), parts.reservation.clone()));
         let (batches_in, batches_out) = sync_channel(BATCHES);
         let (used_in, used_out) = sync_channel(BATCHES);
         let (jobs_in, jobs_out) = channel();
@@ -284,13 +296,13 @@ impl Threads {
             interval,
             recorder,
             is_alive,
-            period,
-            pids,
+            settings,
             budget,
             ..
         } = parts;
         let queues: Vec<_> = sinks.iter().map(|_| Arc::new(Queue::default())).collect();
-        let drain = Drain::new(source, batches_in, used_out, interval, period, shared.clone(), budget);
+        let drain =
+            Drain::new(source, batches_in, used_out, interval, settings.clone(), shared.clone(), budget);
         let names = Names::new(symbolizer, queues.clone(), recorder.is_some(), shared.clone());
         let pipeline = PipelineThread::new(
             pipeline,
@@ -298,13 +310,14 @@ impl Threads {
             jobs_in,
             recorder.clone(),
             is_alive,
-            (period, pids),
+            (settings.period(), settings.pids),
             shared.clone(),
         );
-        let mut threads =
-            Threads { shared, waker, handles: Vec::new(), queues, recorder, running: Mutex::new(running) };
+        let remote = Remote::new(shared, waker, running);
+        let mut threads = Threads { remote, handles: Vec::new(), queues, recorder };
         for (number, sink) in sinks.into_iter().enumerate() {
-            let sink = SinkThread::new(number, sink, threads.queues[number].clone(), threads.shared.clone());
+            let sink =
+                SinkThread::new(number, sink, threads.queues[number].clone(), threads.remote.shared.clone());
             threads.spawn(format!("ebpf-sink-{number}"), Part::Shared, &alive, |part| sink.run(part))?;
         }
         threads
@@ -322,9 +335,9 @@ impl Threads {
         alive: &Sender<()>,
         run: impl FnOnce(Option<&Reserved>) + Send + 'static,
     ) -> io::Result<()> {
-        let (alive, shared) = (alive.clone(), self.shared.clone());
+        let (alive, shared) = (alive.clone(), self.remote.shared.clone());
         let thread = std::thread::Builder::new().name(name.clone());
-        let reservation = self.shared.reservation.as_ref();
+        let reservation = self.remote.shared.reservation.as_ref();
         let thread = reservation::spawn(reservation, part, thread, move |reserved| {
             let _alive = alive;
             lock(&shared.tids).push(perf::this_thread());
@@ -335,63 +348,27 @@ impl Threads {
         Ok(())
     }
 
-    /// Returns a copy of the counters.
-    pub(super) fn state(&self) -> State {
-        lock(&self.shared.state).clone()
-    }
-
-    /// Returns the state of the reservation, if there is one.
-    pub(super) fn reservation(&self) -> Option<ReservationStats> {
-        self.shared.reservation.as_ref().map(Reservation::stats)
-    }
-
-    /// Returns `true` while samples can still come.
-    pub(super) fn is_running(&self) -> bool {
-        !lock(&self.shared.state).has_ended && !self.handles.iter().any(|(_, thread)| thread.is_finished())
-    }
-
-    /// Waits until samples can no longer come, at most for `duration`.
-    pub(super) fn wait(&self, duration: Duration) {
-        let state = lock(&self.shared.state);
-        let waited = self.shared.ended.wait_timeout_while(state, duration, |state| !state.has_ended);
-        drop(waited.unwrap_or_else(PoisonError::into_inner));
-    }
-
-    /// Sends a command and returns the profile that it ends. Waits as long as it takes.
-    pub(super) fn take(
-        &self,
-        command: impl FnOnce(Sender<Profile>) -> Command,
-    ) -> Result<Profile, StopError> {
-        let profile = self.send(command)?;
-        profile.recv().map_err(|_| self.error())
-    }
-
-    /// Changes the settings and returns the profile that ended with the former ones.
-    pub(super) fn change(&self, change: Change) -> Result<Profile, ChangeError> {
-        let (refuse, refused) = channel();
-        let profile = self.take(|reply| Command::Change(change, reply, refuse));
-        match refused.try_recv() {
-            Ok(error) => Err(error.into()),
-            Err(_) => Ok(profile?),
-        }
+    /// Returns the way to send commands.
+    pub(super) fn remote(&self) -> &Remote {
+        &self.remote
     }
 
     /// Ends the threads and returns the last profile, both within the deadline.
     pub(super) fn finish(&mut self) -> Result<Profile, StopError> {
-        let (_raised, _reserved) = (priority::raised(), self.shared.enter());
-        self.shared.ending.begin();
-        let profile = self.send(Command::Finish).and_then(|profile| {
-            match profile.recv_timeout(self.shared.ending.left(Stage::Last)) {
+        let shared = self.remote.shared.clone();
+        let (_raised, _reserved) = (priority::raised(), shared.enter());
+        let profile = self.begin_finish().and_then(|profile| {
+            match profile.recv_timeout(shared.ending.left(Stage::Last)) {
                 Ok(profile) => Ok(profile),
                 Err(RecvTimeoutError::Timeout) => self.without_names().map_or_else(
                     || {
                         profile
-                            .recv_timeout(self.shared.ending.left(Stage::Sinks))
+                            .recv_timeout(shared.ending.left(Stage::Sinks))
                             .map_err(|_| StopError::Deadline)
                     },
                     Ok,
                 ),
-                Err(RecvTimeoutError::Disconnected) => Err(self.error()),
+                Err(RecvTimeoutError::Disconnected) => Err(self.remote.error()),
             }
         });
         let joined = self.join();
@@ -402,46 +379,37 @@ impl Threads {
         }
     }
 
+    /// Asks the threads to end, unless a handle did. Returns the receiver of the last profile.
+    fn begin_finish(&self) -> Result<Receiver<Profile>, StopError> {
+        let shared = &self.remote.shared;
+        let mut last = lock(&shared.last);
+        shared.ending.begin();
+        match last.take() {
+            Some(profile) => Ok(profile),
+            None => self.remote.send(Command::Finish),
+        }
+    }
+
     /// Returns the last profile without names, if the names thread has it.
     fn without_names(&self) -> Option<Profile> {
-        let pending = lock(&self.shared.unnamed).take()?;
+        let shared = &self.remote.shared;
+        let pending = lock(&shared.unnamed).take()?;
         let profile = pending.symbolize(&mut NoSymbols);
         let is_address =
             |frame: &FrameView<'_>| matches!(frame.frame(), Frame::Native { .. } | Frame::Kernel { .. });
         let addresses = profile.frames_by_place().filter(is_address).count();
-        self.shared.update(|state| state.deadline.addresses += addresses as u64);
+        shared.update(|state| state.deadline.addresses += addresses as u64);
         Some(profile)
     }
 
     /// Ends the threads within the deadline.
     pub(super) fn stop(&mut self) -> Result<(), StopError> {
-        let (_raised, _reserved) = (priority::raised(), self.shared.enter());
-        self.shared.ending.begin();
-        if self.shared.push(Command::Stop) {
-            self.waker.wake();
-        }
+        let shared = self.remote.shared.clone();
+        let (_raised, _reserved) = (priority::raised(), shared.enter());
+        shared.ending.begin();
+        self.remote.push(Command::Stop);
         self.join()?;
-        match self.state().broken {
-            Some(error) => Err(StopError::Broken(error)),
-            None => Ok(()),
-        }
-    }
-
-    fn send(&self, command: impl FnOnce(Sender<Profile>) -> Command) -> Result<Receiver<Profile>, StopError> {
-        let (reply, profile) = channel();
-        if !self.shared.push(command(reply)) {
-            return Err(self.error());
-        }
-        self.waker.wake();
-        Ok(profile)
-    }
-
-    /// Returns the reason for a missing reply.
-    fn error(&self) -> StopError {
-        match self.state().broken {
-            Some(error) => StopError::Broken(error),
-            None => StopError::Ended,
-        }
+        self.remote.broken()
     }
 
     /// Waits for all threads until the deadline. Threads that run on are detached, and named in the
@@ -450,26 +418,22 @@ impl Threads {
         if self.handles.is_empty() {
             return Ok(());
         }
-        // Nothing is sent: the channel disconnects when the last thread ends.
-        let running = lock(&self.running);
-        let _ = running.recv_timeout(self.shared.ending.left(Stage::Sinks));
-        let all_ended = running.try_recv() == Err(TryRecvError::Disconnected);
-        drop(running);
+        let (all_ended, shared) = (self.remote.wait_for_end(), self.remote.shared.clone());
         let mut panicked = None;
         for (thread, handle) in self.handles.drain(..) {
             // A thread whose sender is gone may not have returned yet.
             if !all_ended && !handle.is_finished() {
-                self.shared.update(|state| state.deadline.threads.push(thread));
+                shared.update(|state| state.deadline.threads.push(thread));
             } else if let Err(payload) = handle.join() {
                 panicked.get_or_insert(StopError::Panicked { thread, message: message(&*payload) });
             }
         }
         for queue in &self.queues {
             let left = queue.close();
-            self.shared.update(|state| state.sinks.count_dropped(&left));
+            shared.update(|state| state.sinks.count_dropped(&left));
         }
         if let Some(recorder) = &self.recorder {
-            recorder.finish_within(self.shared.ending.left(Stage::Sinks));
+            recorder.finish_within(shared.ending.left(Stage::Sinks));
         }
         panicked.map_or(Ok(()), Err)
     }

@@ -84,7 +84,9 @@ impl Names {
             }
             if let Some(reply) = job.reply {
                 // The receiver may have passed its deadline.
-                let _ = reply.send(profile);
+                if reply.send(profile).is_err() {
+                    shared.update(|state| state.deadline.replies += 1);
+                }
             }
         }
         let (skipped, stats) = (bounded.skipped, bounded.stats());

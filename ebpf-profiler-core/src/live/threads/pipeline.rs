@@ -18,10 +18,12 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, TryRecvErr
 use std::time::{Duration, Instant};
 
 use super::super::clock;
+use super::super::options;
 use super::super::priority::{self, Raised};
 use super::super::reservation::Reserved;
-use super::{Change, Flush, Job, Message, NamesMessage, Shared, Stage};
+use super::{Change, Ends, Flush, Job, Message, NamesMessage, Shared, Stage};
 use crate::pipeline::Pipeline;
+use crate::process::Pids;
 use crate::profile::SamplingPeriod;
 use crate::replay::Recorder;
 use crate::sample::{Batch, Counts};
@@ -48,7 +50,7 @@ pub(super) struct PipelineThread {
     is_alive: Box<dyn Fn(u32) -> bool + Send>,
     shared: Arc<Shared>,
     period: Duration,
-    pids: Vec<u32>,
+    pids: Pids,
     /// Batches that came after the end, which are taken together.
     rest: Batch,
     /// Samples lost up to the last finished profile.
@@ -70,7 +72,7 @@ impl PipelineThread {
         jobs: Sender<NamesMessage>,
         recorder: Option<Recorder>,
         is_alive: Box<dyn Fn(u32) -> bool + Send>,
-        (period, pids): (Duration, Vec<u32>),
+        (period, pids): (Duration, Pids),
         shared: Arc<Shared>,
     ) -> PipelineThread {
         PipelineThread {
@@ -94,23 +96,23 @@ impl PipelineThread {
 
     /// Applies a change to the profile that begins.
     fn change(&mut self, change: &Change) {
-        match change {
+        let Change { frequency, pids, .. } = change;
+        if let Some(frequency) = *frequency {
+            self.period = options::period(frequency);
             // The profile has no samples yet.
-            Change::Period(period) => {
-                self.period = *period;
-                self.pipeline.set_period(*period);
-            }
-            Change::Pids(pids) => {
-                self.pids.clone_from(pids);
-                self.pipeline.registry().set_filter(pids);
-                self.exited = None;
-                if std::mem::take(&mut self.has_ended) {
-                    self.shared.update(|state| state.has_ended = state.broken.is_some());
-                }
-            }
-            Change::Filter(_) | Change::Pause | Change::Resume => return,
+            self.pipeline.set_period(self.period);
         }
-        if let Some(recorder) = &self.recorder {
+        if let Some(pids) = pids {
+            self.pids.clone_from(pids);
+            self.pipeline.registry().set_filter(pids);
+            self.exited = None;
+            if std::mem::take(&mut self.has_ended) {
+                self.shared.update(|state| state.has_ended = state.broken.is_some());
+            }
+        }
+        if (frequency.is_some() || pids.is_some())
+            && let Some(recorder) = &self.recorder
+        {
             recorder.settings(self.period, &self.pids);
         }
     }
@@ -171,7 +173,8 @@ impl PipelineThread {
 
     /// Ends sampling once all processes that were asked for have exited.
     fn check_processes(&mut self) {
-        if self.has_ended || self.checked.elapsed() < CHECK {
+        // An empty set waits for a change.
+        if self.has_ended || self.pids.is_none() || self.checked.elapsed() < CHECK {
             return;
         }
         self.checked = Instant::now();
@@ -218,10 +221,10 @@ impl PipelineThread {
 
     fn flush(&mut self, flush: Flush) {
         self.take_rest();
-        let Flush { reply, counts, periods, change, is_optional } = flush;
+        let Flush { reply, counts, periods, change, ends } = flush;
         self.periods.extend(periods);
         let is_behind = self.shared.jobs.load(Ordering::Relaxed) >= MAX_JOBS;
-        if is_optional && is_behind && self.merged < MAX_MERGED {
+        if ends == Ends::Interval && is_behind && self.merged < MAX_MERGED {
             self.merged += 1;
             self.shared.update(|state| state.sinks.merged += 1);
             return;
@@ -255,7 +258,7 @@ impl PipelineThread {
             return;
         }
         self.shared.jobs.fetch_add(1, Ordering::Relaxed);
-        let job = Job { profile, reply, is_pause: matches!(change, Some(Change::Resume)) };
+        let job = Job { profile, reply, is_pause: ends == Ends::Pause };
         let _ = self.jobs.send(NamesMessage::Profile(Box::new(job)));
     }
 }

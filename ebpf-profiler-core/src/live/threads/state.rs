@@ -1,5 +1,7 @@
 //! Counters and errors that the threads keep, and the profiler's handle reads.
 
+use std::sync::Arc;
+
 use ebpf_programs::abi::reason::Counter;
 
 use super::super::health::{BudgetStats, DeadlineStats, Health, SinkStats};
@@ -8,7 +10,7 @@ use super::super::usage::Usage;
 use crate::pipeline::PipelineStats;
 use crate::profile::Losses;
 use crate::replay::RecordStats;
-use crate::sample::Counts;
+use crate::sample::{Counts, SourceError};
 use crate::symbol::SymbolStats;
 
 /// Maximum number of retained sink errors.
@@ -27,7 +29,7 @@ pub(in super::super) struct State {
     pub(in super::super) losses: Losses,
     pub(in super::super) budget: Option<BudgetStats>,
     /// The error that ended the source, if any.
-    pub(in super::super) broken: Option<String>,
+    pub(in super::super) broken: Option<Arc<SourceError>>,
     /// `true` if there will be no further samples: the source ended or failed, a thread panicked,
     /// or all processes that were asked for have exited.
     pub(in super::super) has_ended: bool,

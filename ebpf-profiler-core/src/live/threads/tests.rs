@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
+use super::super::error::ChangeError;
 use super::*;
 use crate::pipeline::Clock;
 use crate::process::Module;
@@ -49,7 +50,7 @@ impl Setup {
         let (events, receiver) = channel();
         let system = Box::new(FakeSystem::default().process(PID, "/bin/cat", Vec::new()));
         let mut registry = Registry::new(system, Box::new(MemoryTables::default()), None, 1 << 20);
-        registry.set_filter(&[PID]);
+        registry.set_filter(&[PID].into());
         let is_alive = Arc::new(AtomicBool::new(true));
         let alive = is_alive.clone();
         let (_, waker) = Waker::new().unwrap();
@@ -57,14 +58,22 @@ impl Setup {
             source: Box::new(Events(receiver)),
             waker,
             pipeline: Pipeline::new(registry, Clock::default(), Duration::from_millis(10)),
-            period: Duration::from_millis(10),
-            pids: vec![PID],
+            settings: Settings {
+                frequency: 100,
+                pids: [PID].into(),
+                filter: Filter::new(),
+                is_paused: false,
+                triggers: Vec::new(),
+                interval: None,
+                budget: None,
+                deadline: Duration::from_secs(60),
+                reply_deadline: Duration::from_secs(60),
+            },
             symbolizer: Box::new(NoSymbols),
             sinks: Vec::new(),
             interval: None,
             recorder: None,
             budget: None,
-            deadline: Duration::from_secs(60),
             reservation: None,
             is_alive: Box::new(move |_| alive.load(Ordering::Relaxed)),
         };
@@ -87,7 +96,7 @@ impl Setup {
     }
 
     fn deadline(mut self, deadline: Duration) -> Setup {
-        self.parts.deadline = deadline;
+        self.parts.settings.deadline = deadline;
         self
     }
 
@@ -149,7 +158,7 @@ fn finish_delivers_last_profile_to_caller_and_sinks() {
     let delivered: Vec<u64> = counts.iter().collect();
     assert_eq!(delivered.len(), taken.len() + 1);
     assert_eq!(delivered.iter().sum::<u64>(), 2);
-    assert_eq!(threads.state().sinks.delivered, delivered.len() as u64);
+    assert_eq!(threads.remote().state().sinks.delivered, delivered.len() as u64);
 }
 
 #[test]
@@ -174,11 +183,11 @@ fn taking_profiles_leaves_all_samples_to_sinks() {
     let mut taken = 0;
     for _ in 0..50 {
         events.send(sample()).unwrap();
-        taken += threads.take(Command::TakeProfile).unwrap().count();
+        taken += threads.remote().take(Command::TakeProfile).unwrap().count();
     }
     let last = threads.finish().unwrap().count();
     drop(events);
-    let state = threads.state();
+    let state = threads.remote().state();
     assert_eq!(counts.iter().sum::<u64>() + state.sinks.dropped_samples, state.pipeline.samples);
     assert!(taken + last <= state.pipeline.samples && taken > 0);
 }
@@ -187,7 +196,7 @@ fn taking_profiles_leaves_all_samples_to_sinks() {
 fn wait_for_samples(threads: &Threads, expected: u64) -> Vec<u64> {
     let mut counts = Vec::new();
     while counts.iter().sum::<u64>() < expected {
-        counts.push(threads.take(Command::TakeProfile).unwrap().count());
+        counts.push(threads.remote().take(Command::TakeProfile).unwrap().count());
     }
     counts
 }
@@ -209,15 +218,15 @@ fn sink_behind_costs_its_own_oldest_profiles() {
     taken.recv().unwrap();
     let other: Vec<u64> = (0..first).map(|_| counts.recv().unwrap()).collect();
     for _ in 0..10 {
-        threads.take(Command::TakeProfile).unwrap();
+        threads.remote().take(Command::TakeProfile).unwrap();
         counts.recv().unwrap();
     }
     assert_eq!(other.iter().sum::<u64>(), 1);
-    let dropped = threads.state().sinks.dropped;
+    let dropped = threads.remote().state().sinks.dropped;
     assert_eq!(dropped, first as u64 + 10 - 5);
     drop(open);
     threads.stop().unwrap();
-    let state = threads.state();
+    let state = threads.remote().state();
     // One more profile at the end, which may push one more out.
     assert_eq!(state.sinks.delivered + state.sinks.dropped, 2 * (first as u64 + 11));
     assert_eq!(taken.iter().count() as u64 + 1 + state.sinks.dropped, first as u64 + 11);
@@ -244,7 +253,7 @@ fn panic_of_sink_costs_the_sink() {
     threads.stop().unwrap();
     assert_eq!(counts.iter().count(), taken + 1);
     assert_eq!(flushes.iter().count(), 0);
-    let state = threads.state();
+    let state = threads.remote().state();
     assert_eq!((state.sinks.panics, state.sinks.delivered), (1, taken as u64 + 1));
     assert_eq!(state.sink_errors, ["sink 0 panicked and gets no further profiles: no room for profiles"]);
 }
@@ -264,7 +273,7 @@ fn stuck_sink_is_left_at_deadline() {
     wait_for_samples(&threads, 1);
     taken.recv().unwrap();
     threads.stop().unwrap();
-    let state = threads.state();
+    let state = threads.remote().state();
     assert_eq!(state.deadline.threads, ["ebpf-sink-0"]);
     assert!(state.sinks.dropped > 0, "{:?}", state.sinks);
     drop(open);
@@ -276,12 +285,12 @@ fn stuck_symbolizer_is_left_at_deadline() {
     let setup = Setup::new().symbolizer(gate).deadline(Duration::from_millis(200));
     let (mut threads, events) = setup.start();
     events.send(sample()).unwrap();
-    while !threads.shared.commands.lock().unwrap().waiting.is_empty() {}
+    while !threads.remote.shared.commands.lock().unwrap().waiting.is_empty() {}
     // The batch is with the pipeline before the command is.
     std::thread::sleep(Duration::from_millis(50));
     // The samples are there, without names.
     assert_eq!(threads.finish().unwrap().count(), 1);
-    let late = threads.state().deadline;
+    let late = threads.remote().state().deadline;
     assert_eq!((late.addresses, late.threads), (1, vec!["ebpf-names".to_owned()]));
     drop(open);
 }
@@ -298,9 +307,9 @@ fn panic_of_symbolizer_is_the_error() {
     }
     let (mut threads, events) = Setup::new().symbolizer(Panics).start();
     events.send(sample()).unwrap();
-    while threads.take(Command::TakeProfile).is_ok() {}
-    threads.wait(Duration::MAX);
-    assert!(!threads.is_running());
+    while threads.remote().take(Command::TakeProfile).is_ok() {}
+    threads.remote().wait(Duration::MAX);
+    assert!(!threads.remote().is_running());
     let expected = StopError::Panicked { thread: "ebpf-names".into(), message: "bad name".into() };
     assert_eq!(threads.finish().unwrap_err(), expected);
 }
@@ -310,16 +319,16 @@ fn exit_of_wanted_processes_ends_running_but_keeps_the_profile() {
     let setup = Setup::new();
     let is_alive = setup.is_alive.clone();
     let (mut threads, events) = setup.start();
-    assert!(threads.is_running());
+    assert!(threads.remote().is_running());
     events.send(sample()).unwrap();
     let taken = wait_for_samples(&threads, 1);
     assert_eq!(taken.iter().sum::<u64>(), 1);
     events.send(sample()).unwrap();
     is_alive.store(false, Ordering::Relaxed);
-    threads.wait(Duration::MAX);
-    assert!(!threads.is_running());
+    threads.remote().wait(Duration::MAX);
+    assert!(!threads.remote().is_running());
     threads.finish().unwrap();
-    assert_eq!(threads.state().pipeline.samples, 2);
+    assert_eq!(threads.remote().state().pipeline.samples, 2);
 }
 
 #[test]
@@ -328,10 +337,10 @@ fn broken_source_is_the_error_and_blocks_no_command() {
     let (mut threads, events) = Setup::new().sink(sink).start();
     events.send(sample()).unwrap();
     drop(events);
-    threads.wait(Duration::MAX);
-    assert!(!threads.is_running());
+    threads.remote().wait(Duration::MAX);
+    assert!(!threads.remote().is_running());
     assert!(matches!(threads.stop(), Err(StopError::Broken(_))));
-    assert!(matches!(threads.take(Command::TakeProfile), Err(StopError::Broken(_))));
+    assert!(matches!(threads.remote().take(Command::TakeProfile), Err(StopError::Broken(_))));
     assert_eq!(counts.iter().sum::<u64>(), 1);
 }
 
@@ -341,13 +350,13 @@ fn slow_names_make_profiles_longer() {
     let (sink, counts) = counting();
     let setup = Setup::new().symbolizer(gate).sink(sink).every(Duration::from_millis(10));
     let (mut threads, events) = setup.start();
-    while threads.state().sinks.merged < 5 {
+    while threads.remote().state().sinks.merged < 5 {
         events.send(sample()).unwrap();
         std::thread::sleep(Duration::from_millis(2));
     }
     drop(open);
     threads.stop().unwrap();
-    let state = threads.state();
+    let state = threads.remote().state();
     assert_eq!(counts.iter().sum::<u64>(), state.pipeline.samples);
     assert_eq!(state.sinks.dropped, 0);
 }
@@ -364,20 +373,29 @@ fn addresses_keep_no_name_after_the_deadline() {
     assert!(longer.left(Stage::Pipeline) < longer.left(Stage::Names));
 }
 
+fn pids(pids: impl Into<Pids>) -> Change {
+    Change { pids: Some(pids.into()), ..Change::default() }
+}
+
+fn pause(is_paused: bool) -> Change {
+    Change { is_paused: Some(is_paused), ..Change::default() }
+}
+
 #[test]
 fn change_of_period_ends_the_profile() {
     let (sink, counts) = counting();
     let (mut threads, events) = Setup::new().sink(sink).start();
     events.send(sample()).unwrap();
     let mut before = wait_for_samples(&threads, 1).len() as u64;
-    let change = |change: Change| threads.change(change).unwrap();
-    let first = change(Change::Period(Duration::from_millis(50)));
+    let change = |change: Change| threads.remote().change(change).unwrap();
+    let first = change(Change { frequency: Some(20), ..Change::default() });
     assert_eq!(first.period(), Duration::from_millis(10));
     events.send(sample()).unwrap();
     before += 1 + wait_for_samples(&threads, 1).len() as u64;
-    let second = change(Change::Pause);
+    let second = change(pause(true));
     assert_eq!(second.period(), Duration::from_millis(50));
-    let paused = change(Change::Resume);
+    assert!(threads.remote().settings().is_paused);
+    let paused = change(pause(false));
     assert_eq!((paused.count(), paused.period()), (0, Duration::from_millis(50)));
     assert_eq!(threads.finish().unwrap().period(), Duration::from_millis(50));
     // All but the profile of the pause.
@@ -385,18 +403,107 @@ fn change_of_period_ends_the_profile() {
 }
 
 #[test]
+fn resume_without_a_pause_loses_no_profile() {
+    let (sink, counts) = counting();
+    let (mut threads, events) = Setup::new().sink(sink).start();
+    events.send(sample()).unwrap();
+    threads.remote().change(pause(false)).unwrap();
+    threads.stop().unwrap();
+    assert_eq!(counts.iter().sum::<u64>(), threads.remote().state().pipeline.samples);
+}
+
+#[test]
+fn several_changes_end_one_profile() {
+    let (sink, counts) = counting();
+    let (mut threads, _events) = Setup::new().sink(sink).start();
+    let change = Change { frequency: Some(20), is_paused: Some(true), ..pids([PID + 1]) };
+    assert_eq!(threads.remote().change(change).unwrap().period(), Duration::from_millis(10));
+    let Settings { frequency, pids, is_paused, .. } = threads.remote().settings();
+    assert_eq!((frequency, pids, is_paused), (20, Pids::from([PID + 1]), true));
+    threads.stop().unwrap();
+    assert_eq!(counts.iter().count(), 2);
+}
+
+#[test]
 fn change_of_pids_drops_samples_of_others() {
     let (mut threads, events) = Setup::new().start();
-    let change = |change: Change| threads.change(change).unwrap();
-    change(Change::Pids(vec![PID + 1]));
-    events.send(sample()).unwrap();
-    while threads.state().pipeline.unwanted == 0 {
-        assert_eq!(threads.take(Command::TakeProfile).unwrap().count(), 0);
+    let change = |change: Change| threads.remote().change(change).unwrap();
+    for (others, unwanted) in [(Pids::from([PID + 1]), 1), (Pids::none(), 2)] {
+        change(pids(others));
+        events.send(sample()).unwrap();
+        while threads.remote().state().pipeline.unwanted < unwanted {
+            assert_eq!(threads.remote().take(Command::TakeProfile).unwrap().count(), 0);
+        }
     }
-    change(Change::Pids(Vec::new()));
+    change(pids(Pids::All));
     events.send(sample()).unwrap();
     wait_for_samples(&threads, 1);
     threads.stop().unwrap();
+}
+
+/// No process of an empty set can exit.
+#[test]
+fn empty_set_waits_for_a_change() {
+    let setup = Setup::new();
+    setup.is_alive.store(false, Ordering::Relaxed);
+    let (threads, _events) = setup.start();
+    threads.remote().change(pids(Pids::none())).unwrap();
+    threads.remote().wait(Duration::from_millis(1_500));
+    assert!(threads.remote().is_running());
+    threads.remote().change(pids([PID])).unwrap();
+    threads.remote().wait(Duration::MAX);
+    assert!(!threads.remote().is_running());
+}
+
+#[test]
+fn handle_stops_and_the_owner_gets_the_last_profile() {
+    let (sink, counts) = counting();
+    let (mut threads, events) = Setup::new().sink(sink).start();
+    events.send(sample()).unwrap();
+    let handle = threads.remote().clone();
+    let stopped =
+        std::thread::spawn(move || (handle.stop(), handle.stop(), handle.take(Command::TakeProfile)));
+    threads.remote().wait(Duration::MAX);
+    let profile = threads.finish().unwrap();
+    let (first, second, after) = stopped.join().unwrap();
+    assert_eq!((first, second), (Ok(()), Ok(())));
+    assert_eq!(after.unwrap_err(), StopError::Ended);
+    assert_eq!(counts.iter().sum::<u64>(), threads.remote().state().pipeline.samples);
+    assert_eq!(profile.count(), threads.remote().state().pipeline.samples);
+}
+
+/// A sink that waited for its own end would wait for the deadline of 60 s.
+#[test]
+fn sink_stops_its_profiler() {
+    let handle = Arc::new(Mutex::new(None::<Remote>));
+    let (taken, own) = (channel(), handle.clone());
+    let sink = move |_: &Profile| {
+        let stopped = lock(&own).take().map(|handle| handle.stop());
+        taken.0.send(stopped)?;
+        Ok(())
+    };
+    let (mut threads, _events) = Setup::new().sink(sink).start();
+    *lock(&handle) = Some(threads.remote().clone());
+    threads.remote().take(Command::TakeProfile).unwrap();
+    assert_eq!(taken.1.recv().unwrap(), Some(Ok(())));
+    threads.finish().unwrap();
+    assert!(threads.remote().state().deadline.threads.is_empty());
+}
+
+#[test]
+fn profile_that_is_not_ready_is_an_error_and_counted() {
+    let (open, gate) = gate();
+    let mut setup = Setup::new().symbolizer(gate);
+    setup.parts.settings.reply_deadline = Duration::from_millis(20);
+    let (mut threads, events) = setup.start();
+    events.send(sample()).unwrap();
+    let waited = Duration::from_millis(20);
+    while threads.remote().take(Command::TakeProfile).is_ok() {}
+    assert_eq!(threads.remote().change(pause(true)).unwrap_err(), StopError::NotReady { waited }.into());
+    drop(open);
+    threads.stop().unwrap();
+    let state = threads.remote().state();
+    assert!(state.deadline.replies >= 2 && threads.remote().settings().is_paused);
 }
 
 /// The source of these tests has no filter.
@@ -405,11 +512,12 @@ fn filter_that_cannot_be_applied_ends_no_profile() {
     let (threads, events) = Setup::new().start();
     events.send(sample()).unwrap();
     let filter = KernelFilter::new(ebpf_programs::abi::filter::Filter::ALL, Arc::default());
-    match threads.change(Change::Filter(filter)) {
+    let filter = Some((filter, Filter::new()));
+    match threads.remote().change(Change { filter, is_paused: Some(true), ..Change::default() }) {
         Err(ChangeError::Option(OptionError::Filter(error))) => assert!(!error.to_string().is_empty()),
         other => panic!("{other:?}"),
     }
-    let profile = threads.take(Command::TakeProfile).unwrap();
+    let profile = threads.remote().take(Command::TakeProfile).unwrap();
     assert_eq!(profile.count(), 1);
-    assert!(threads.is_running());
+    assert!(threads.remote().is_running() && !threads.remote().settings().is_paused);
 }

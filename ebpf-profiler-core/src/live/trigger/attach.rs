@@ -14,6 +14,7 @@ use super::super::object::KernelObject;
 use super::super::{cpus, perf};
 use super::call::Call;
 use super::counter::{Counter, HARDWARE, check_hardware};
+use super::error::AttachError;
 use super::fentry::FunctionProgram;
 use super::place::Place;
 use super::{Event, Trigger, off_cpu};
@@ -131,7 +132,7 @@ impl Attached {
         }
         let mut points = Vec::new();
         for (event, trigger) in Trigger::numbered(triggers).filter(|(_, trigger)| !trigger.is_cpu()) {
-            let point = point(object, trigger, event).map_err(|what| failed(trigger, what))?;
+            let point = point(object, trigger, event).map_err(|error| failed(trigger, error))?;
             points.push((trigger.clone(), point));
         }
         let (links, counters) = (Vec::new(), Vec::new());
@@ -141,7 +142,7 @@ impl Attached {
     /// Attaches all programs. Counters count on the CPUs of the filter alone.
     pub(in super::super) fn attach(&mut self, filter: &KernelFilter) -> Result<(), StartError> {
         for (trigger, point) in &self.triggers {
-            let links = self.links_of(point).map_err(|error| failed(trigger, error.to_string()));
+            let links = self.links_of(point).map_err(|error| failed(trigger, error));
             match links {
                 Ok(links) => self.links.extend(links),
                 Err(error) => {
@@ -181,7 +182,7 @@ impl Attached {
             if let Point::Counter { counter: Counter { kind, number, .. }, period, cookie } = point {
                 let event = perf::counter(*kind, *number, *period, cpu);
                 let counted = event.and_then(|event| self.event(event, "counted", *cookie));
-                links.extend(counted.map_err(|error| failed(trigger, error.to_string()))?);
+                links.extend(counted.map_err(|error| failed(trigger, error))?);
             }
         }
         Ok(links)
@@ -301,18 +302,18 @@ fn functions(programs: &[FunctionProgram]) -> io::Result<Vec<OwnedFd>> {
 }
 
 /// Looks up the point of a trigger.
-fn point(object: &mut KernelObject, trigger: &Trigger, event: u16) -> Result<Point, String> {
+fn point(object: &mut KernelObject, trigger: &Trigger, event: u16) -> Result<Point, AttachError> {
     let number = u64::from(event);
     match &trigger.event {
-        Event::Cpu => Err("the clock is no probe".to_owned()),
+        Event::Cpu => Err(AttachError::invalid("the clock is no probe")),
         Event::Own { .. } => Ok(Point::Elsewhere),
         Event::OffCpu(off_cpu) => {
-            let map =
-                object.map("OFF_CPU").map_err(|_| "there can be one off-CPU trigger only".to_owned())?;
+            let only_one = |_| AttachError::invalid("there can be one off-CPU trigger only");
+            let map = object.map("OFF_CPU").map_err(only_one)?;
             Ok(Point::OffCpu { map, settings: off_cpu.settings(event)? })
         }
         Event::Block(latency) => {
-            let map = object.map("BLOCK").map_err(|error| error.to_string())?;
+            let map = object.map("BLOCK").map_err(|error| AttachError::unsupported(error.to_string()))?;
             Ok(Point::Block { map, settings: latency.settings(event)? })
         }
         Event::Uprobe(probe) => probes("uprobe", number, Edge::of(probe.call, probe.places()?), false),
@@ -345,19 +346,21 @@ fn point(object: &mut KernelObject, trigger: &Trigger, event: u16) -> Result<Poi
 }
 
 /// Returns the point of probes of a sort, `uprobe` or `kprobe`.
-fn probes(sort: &str, number: u64, edges: Vec<Edge>, skips_rejected: bool) -> Result<Point, String> {
+fn probes(sort: &str, number: u64, edges: Vec<Edge>, skips_rejected: bool) -> Result<Point, AttachError> {
     Ok(Point::Probes { kind: number_of(sort)?, number, edges, skips_rejected })
 }
 
 /// Returns the number of the kernel's interface for probes of a sort.
-pub(super) fn number_of(sort: &str) -> Result<u32, String> {
+pub(super) fn number_of(sort: &str) -> Result<u32, AttachError> {
     let number = fs::read_to_string(format!("/sys/bus/event_source/devices/{sort}/type")).ok();
     number.and_then(|number| number.trim().parse().ok()).ok_or_else(|| {
         let option = sort.to_uppercase();
-        format!("this kernel has no {sort}s; use one that is built with CONFIG_{option}_EVENTS=y")
+        AttachError::unsupported(format!(
+            "this kernel has no {sort}s; use one that is built with CONFIG_{option}_EVENTS=y"
+        ))
     })
 }
 
-fn failed(trigger: &Trigger, what: String) -> StartError {
-    StartError::Trigger { trigger: trigger.to_string(), what }
+fn failed(trigger: &Trigger, error: impl Into<AttachError>) -> StartError {
+    StartError::Trigger { trigger: Box::new(trigger.clone()), error: error.into() }
 }

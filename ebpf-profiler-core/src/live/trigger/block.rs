@@ -5,6 +5,7 @@ use std::time::Duration;
 use ebpf_programs::abi::held;
 
 use super::super::kernel_types::KernelTypes;
+use super::error::AttachError;
 use crate::profile::{SampleKind, Unit};
 
 /// The trigger of the latency of disks: the time from the issue of a request to its completion, in
@@ -51,10 +52,13 @@ impl BlockLatency {
     }
 
     /// Returns the bytes of the settings, as the kernel's map has them.
-    pub(super) fn settings(&self, event: u16) -> Result<Vec<u8>, String> {
-        let mut types = KernelTypes::of_this_kernel().map_err(|error| error.to_string())?;
+    pub(super) fn settings(&self, event: u16) -> Result<Vec<u8>, AttachError> {
+        let mut types = KernelTypes::of_this_kernel()
+            .map_err(|error| AttachError::unreadable("the kernel's type information", error))?;
         let mut offset = |name, path| {
-            types.offset(name, path).ok_or_else(|| format!("this kernel's {name} has no {path}"))
+            types
+                .offset(name, path)
+                .ok_or_else(|| AttachError::unsupported(format!("this kernel's {name} has no {path}")))
         };
         let held::Block { event, threshold, request_bio, bio_next, bio_size, reserved, mean } = held::Block {
             event: event.into(),

@@ -1,5 +1,7 @@
 //! Events that the kernel counts on each CPU.
 
+use super::error::AttachError;
+
 /// An event that the kernel counts, by its numbers in the kernel's interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::live) struct Counter {
@@ -42,12 +44,13 @@ pub(super) const COUNTERS: [Counter; 9] = [
 ];
 
 /// Fails on a machine without counters of hardware events.
-pub(super) fn check_hardware() -> Result<(), String> {
+pub(super) fn check_hardware() -> Result<(), AttachError> {
     // CPUs with cores of two sorts have one device for each.
     let is_there = |name| std::path::Path::new("/sys/bus/event_source/devices").join(name).exists();
     if is_there("cpu") || is_there("cpu_core") {
         return Ok(());
     }
-    Err("this machine has no performance counters (PMU); a virtual machine gets them from its host"
-        .to_owned())
+    Err(AttachError::unsupported(
+        "this machine has no performance counters (PMU); a virtual machine gets them from its host",
+    ))
 }

@@ -13,6 +13,7 @@ use super::super::kernel_feature::KernelFeature;
 use super::super::kernel_types::{Integer, KernelFunction, KernelTypes};
 use super::super::object::KernelObject;
 use super::call::{Call, Value};
+use super::error::AttachError;
 use super::kprobe::{self, SYMBOLS};
 use super::operand::Operand;
 use super::place::{self, Names};
@@ -101,13 +102,17 @@ impl Fentry {
     }
 
     /// Loads the programs of its functions, with the number of their kind of samples.
-    pub(super) fn load(&self, object: &KernelObject, number: u64) -> Result<Vec<FunctionProgram>, String> {
+    pub(super) fn load(
+        &self,
+        object: &KernelObject,
+        number: u64,
+    ) -> Result<Vec<FunctionProgram>, AttachError> {
         let (functions, is_pattern) = self.functions()?;
         let (mut programs, mut rejected) = (Vec::new(), None);
         for &(name, edge) in self.edges() {
             for function in &functions {
                 let loaded = self.cookie(function).and_then(|cookie| {
-                    let program = object.program_of(name, function.id).map_err(|error| cause(&error))?;
+                    let program = object.program_of(name, function.id).map_err(cause)?;
                     Ok(FunctionProgram { program, edge, cookie: number | cookie, is_optional: is_pattern })
                 });
                 match loaded {
@@ -118,32 +123,41 @@ impl Fentry {
             }
         }
         match rejected {
-            Some(error) if programs.is_empty() => {
-                Err(format!("none of {} functions can be sampled: {error}", functions.len()))
-            }
+            Some(error) if programs.is_empty() => Err(AttachError::invalid(format!(
+                "none of {} functions can be sampled: {error}",
+                functions.len()
+            ))),
             _ => Ok(programs),
         }
     }
 
     /// Returns its functions, and `true` if they match a pattern.
-    fn functions(&self) -> Result<(Vec<KernelFunction>, bool), String> {
+    fn functions(&self) -> Result<(Vec<KernelFunction>, bool), AttachError> {
         let names = Names::new(&self.function)?;
-        let file = File::open(SYMBOLS).map_err(|error| format!("{SYMBOLS} cannot be read: {error}"))?;
+        let file = File::open(SYMBOLS).map_err(|error| AttachError::unreadable(SYMBOLS, error))?;
         let symbols = kprobe::functions(BufReader::new(file), &names);
-        let no_types = |error: io::Error| format!("the kernel's types cannot be read: {error}");
+        let no_types = |error| AttachError::unreadable("the kernel's type information", error);
         let mut types = KernelTypes::of_this_kernel().map_err(no_types)?;
         let mut described = types.functions(|name| names.matches(name));
         let is_unique = |name: &str| symbols.iter().any(|(symbol, count)| symbol == name && *count == 1);
         let function = &self.function;
         match (&names, symbols.as_slice()) {
-            (Names::One(_), []) => Err(format!("the kernel has no function {function}")),
+            (Names::One(_), []) => {
+                Err(AttachError::not_found(format!("the kernel has no function {function}")))
+            }
             (Names::One(_), [(_, 1)]) if described.len() == 1 => Ok((described, false)),
-            (Names::One(_), [(_, 1)]) => Err(format!("the kernel does not describe the type of {function}")),
-            (Names::One(_), _) => Err(format!("the kernel has several functions {function}")),
+            (Names::One(_), [(_, 1)]) => {
+                Err(AttachError::unsupported(format!("the kernel does not describe the type of {function}")))
+            }
+            (Names::One(_), _) => {
+                Err(AttachError::invalid(format!("the kernel has several functions {function}")))
+            }
             (Names::All(_), _) => {
                 described.retain(|function| is_unique(&function.name));
                 if described.is_empty() {
-                    return Err(format!("no function of the kernel matches {function}"));
+                    return Err(AttachError::not_found(format!(
+                        "no function of the kernel matches {function}"
+                    )));
                 }
                 Ok((place::bounded(described, MAX_FUNCTIONS, "functions")?, true))
             }
@@ -151,20 +165,30 @@ impl Fentry {
     }
 
     /// Returns the cookie of a function without the number of the kind of samples.
-    fn cookie(&self, KernelFunction { name, arguments, result, .. }: &KernelFunction) -> Result<u64, String> {
+    fn cookie(
+        &self,
+        KernelFunction { name, arguments, result, .. }: &KernelFunction,
+    ) -> Result<u64, AttachError> {
         let (word, integer) = match self.call.value {
             Value::Time => return Ok(cookie::TIME),
             Value::Count => return Ok(Operand::ONE.cookie()),
-            Value::Result => {
-                (0, result.ok_or_else(|| format!("the result of {name} is no integer or pointer"))?)
-            }
+            Value::Result => (
+                0,
+                result.ok_or_else(|| {
+                    AttachError::invalid(format!("the result of {name} is no integer or pointer"))
+                })?,
+            ),
             Value::Argument(index) => {
                 let argument = arguments.get(index as usize);
-                let argument = argument.ok_or_else(|| format!("{name} has {} arguments", arguments.len()))?;
+                let argument = argument.ok_or_else(|| {
+                    AttachError::invalid(format!("{name} has {} arguments", arguments.len()))
+                })?;
                 let integer = argument.integer;
                 (
                     argument.word,
-                    integer.ok_or_else(|| format!("arg{index} of {name} is no integer or pointer"))?,
+                    integer.ok_or_else(|| {
+                        AttachError::invalid(format!("arg{index} of {name} is no integer or pointer"))
+                    })?,
                 )
             }
         };
@@ -218,13 +242,18 @@ fn denied() -> Option<String> {
 
 /// Returns the cause for which a program was not loaded: the verifier's first line, if it wrote
 /// one.
-fn cause(error: &StartError) -> String {
+fn cause(error: StartError) -> AttachError {
     match error {
         StartError::Rejected { error, log } => match log.lines().find(|line| !line.trim().is_empty()) {
-            Some(line) => format!("the kernel rejects its program: {error}: {}", line.trim()),
-            None => format!("the kernel rejects its program: {error}"),
+            Some(line) => {
+                let what = format!("the kernel rejects its program, {}", line.trim());
+                AttachError::System { what, error }
+            }
+            None => AttachError::System { what: "the kernel rejects its program".to_owned(), error },
         },
-        StartError::Privilege { .. } => denied().unwrap_or_else(|| error.to_string()),
-        _ => error.to_string(),
+        StartError::Privilege { .. } => {
+            AttachError::unsupported(denied().unwrap_or_else(|| error.to_string()))
+        }
+        _ => AttachError::unsupported(error.to_string()),
     }
 }

@@ -93,9 +93,9 @@ impl Trigger {
             }
             "cycles" => counter::check_hardware(),
             "kprobe" | "kretprobe" => attach::number_of("kprobe").map(drop),
-            "fentry" | "fexit" => fentry::missing().map_or(Ok(()), Err),
+            "fentry" | "fexit" => return fentry::missing(),
             _ => Ok(()),
         };
-        checked.err()
+        checked.err().map(|error| error.to_string())
     }
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use ebpf_programs::abi::cookie;
 
+use super::error::AttachError;
 use super::tracepoint;
 use crate::profile::{SampleKind, Unit};
 
@@ -31,11 +32,12 @@ impl Futex {
 
     /// Returns the numbers of the tracepoints at the entry and at the exit of each system call,
     /// with the cookie.
-    pub(super) fn location(&self) -> Result<Vec<([u64; 2], u64)>, String> {
+    pub(super) fn location(&self) -> Result<Vec<([u64; 2], u64)>, AttachError> {
         // Later ones are not in each kernel.
         const CALLS: [(&str, bool); 3] = [("futex", true), ("futex_wait", false), ("futex_waitv", false)];
         let units = self.threshold.as_nanos().div_ceil(u128::from(cookie::THRESHOLD_UNIT));
-        let units = u32::try_from(units).map_err(|_| format!("{:?} is longer than 429 s", self.threshold))?;
+        let units = u32::try_from(units)
+            .map_err(|_| AttachError::invalid(format!("{:?} is longer than 429 s", self.threshold)))?;
         let mut found = Vec::new();
         for (call, has_operation) in CALLS {
             let id = |edge: &str| tracepoint::id("syscalls", &format!("sys_{edge}_{call}"));

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 
 use super::call::Call;
+use super::error::AttachError;
 use super::place::{self, MAX_PLACES, Names, Place};
 use crate::profile::SampleKind;
 
@@ -75,22 +76,32 @@ impl Kprobe {
 
     /// Returns the places of its functions, and `true` if those that the kernel rejects are to be
     /// skipped.
-    pub(super) fn places(&self) -> Result<(Vec<Place>, bool), String> {
+    pub(super) fn places(&self) -> Result<(Vec<Place>, bool), AttachError> {
         let names = Names::new(&self.function)?;
-        let file = File::open(SYMBOLS).map_err(|error| format!("{SYMBOLS} cannot be read: {error}"))?;
+        let file = File::open(SYMBOLS).map_err(|error| AttachError::unreadable(SYMBOLS, error))?;
         let found = functions(BufReader::new(file), &names);
         let place = |function: &String| Ok(self.call.place(Place::new(function.as_bytes(), 0)?));
         match (&names, found.as_slice()) {
-            (Names::One(name), []) => Err(format!("the kernel has no function {name}")),
+            (Names::One(name), []) => {
+                Err(AttachError::not_found(format!("the kernel has no function {name}")))
+            }
             (Names::One(_), [(function, 1)]) => Ok((vec![place(function)?], false)),
-            (Names::One(name), _) => Err(format!("the kernel has several functions {name}")),
+            (Names::One(name), _) => {
+                Err(AttachError::invalid(format!("the kernel has several functions {name}")))
+            }
             (Names::All(_), _) => {
                 let unique =
                     found.iter().filter(|(_, count)| *count == 1).map(|(function, _)| place(function));
-                let places =
-                    place::bounded(unique.collect::<Result<Vec<_>, String>>()?, MAX_PLACES, "functions")?;
+                let places = place::bounded(
+                    unique.collect::<Result<Vec<_>, AttachError>>()?,
+                    MAX_PLACES,
+                    "functions",
+                )?;
                 if places.is_empty() {
-                    return Err(format!("no function of the kernel matches {}", self.function));
+                    return Err(AttachError::not_found(format!(
+                        "no function of the kernel matches {}",
+                        self.function
+                    )));
                 }
                 Ok((places, true))
             }

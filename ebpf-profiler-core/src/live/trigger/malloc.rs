@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::allocator::{Allocator, Function, Role};
+use super::error::AttachError;
 use super::place::{self, Place};
 use crate::elf::{Elf, Symbol, SymbolKind};
 use crate::profile::{SampleKind, Unit};
@@ -98,27 +99,28 @@ impl Malloc {
     }
 
     /// Returns the places of the functions that allocate.
-    pub(super) fn places(&self) -> Result<Vec<Place>, String> {
+    pub(super) fn places(&self) -> Result<Vec<Place>, AttachError> {
         self.search(|function| (function.role != Role::Frees).then(|| function.size.cookie()))
     }
 
     /// Returns the places of the functions that allocate, with cookies for memory in use, and of
     /// those that free.
-    pub(super) fn places_in_use(&self) -> Result<(Vec<Place>, Vec<Place>), String> {
+    pub(super) fn places_in_use(&self) -> Result<(Vec<Place>, Vec<Place>), AttachError> {
         let allocating =
             self.search(|function| function.role.cookie().map(|role| role | function.size.words()))?;
         Ok((allocating, self.search(|function| (function.role == Role::Frees).then_some(0))?))
     }
 
     /// Returns the places of the functions for which `cookie` returns a cookie.
-    fn search(&self, cookie: impl Fn(&Function) -> Option<u64>) -> Result<Vec<Place>, String> {
+    fn search(&self, cookie: impl Fn(&Function) -> Option<u64>) -> Result<Vec<Place>, AttachError> {
         let file = self.file.as_deref().unwrap_or(Path::new(C_LIBRARY));
         place::search(file, |elf, path| {
             let functions = functions(elf);
             if !functions.values().any(|function| function.name == b"malloc") {
-                return Err(format!("{} has no function malloc", path.display()));
+                return Err(AttachError::not_found(format!("{} has no function malloc", path.display())));
             }
-            let outside = || format!("a function of the allocator is not in {}", path.display());
+            let outside =
+                || AttachError::invalid(format!("a function of the allocator is not in {}", path.display()));
             let wanted =
                 functions.iter().filter_map(|(&address, function)| Some((address, cookie(function)?)));
             let places = wanted.map(|(address, cookie)| {

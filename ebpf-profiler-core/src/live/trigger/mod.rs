@@ -37,6 +37,8 @@ mod call;
 
 mod counter;
 
+mod error;
+
 mod fentry;
 
 mod forms;
@@ -69,6 +71,7 @@ use std::time::Duration;
 
 pub(super) use attach::Attached;
 pub use block::BlockLatency;
+pub use error::AttachError;
 pub use fentry::Fentry;
 pub use futex::Futex;
 pub use kprobe::Kprobe;

@@ -8,6 +8,7 @@ use ebpf_programs::abi::off_cpu;
 
 use super::super::kernel_feature::KernelFeature;
 use super::super::kernel_types::KernelTypes;
+use super::error::AttachError;
 use crate::profile::{SampleKind, Unit};
 
 /// The trigger of off-CPU time: the time from the switch that takes a thread off its CPU to the
@@ -102,19 +103,19 @@ impl OffCpu {
     }
 
     /// Returns the settings for the kernel side.
-    pub(super) fn settings(&self, event: u16) -> Result<off_cpu::OffCpu, String> {
+    pub(super) fn settings(&self, event: u16) -> Result<off_cpu::OffCpu, AttachError> {
         check_kernel()?;
         // Not a number is in no range.
         if !(1e-6..=1.0).contains(&self.probability) {
-            return Err(format!(
+            return Err(AttachError::invalid(format!(
                 "the probability cannot be {}; choose one from 0.000001 to 1",
                 self.probability
-            ));
+            )));
         }
         let types = KernelTypes::of_this_kernel().ok();
         let start_time = types.and_then(|mut types| types.offset("task_struct", "start_time"));
-        let start_time_offset =
-            start_time.ok_or_else(|| "this kernel's task_struct has no start_time".to_owned())?;
+        let start_time_offset = start_time
+            .ok_or_else(|| AttachError::unsupported("this kernel's task_struct has no start_time"))?;
         Ok(off_cpu::OffCpu {
             start: 0,
             threshold: u64::try_from(self.threshold.as_nanos()).unwrap_or(u64::MAX),
@@ -131,8 +132,8 @@ impl OffCpu {
 }
 
 /// Fails on kernels that are too old.
-pub(super) fn check_kernel() -> Result<(), String> {
-    KernelFeature::UserRing.refuse("off-CPU time").map_or(Ok(()), Err)
+pub(super) fn check_kernel() -> Result<(), AttachError> {
+    KernelFeature::UserRing.refuse("off-CPU time").map_or(Ok(()), |what| Err(AttachError::unsupported(what)))
 }
 
 /// Returns the address range of the code that enters the interrupt that a CPU requests of itself;

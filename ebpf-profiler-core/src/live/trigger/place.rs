@@ -9,6 +9,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::super::pattern::Pattern;
+use super::error::AttachError;
 use super::operand::Operand;
 use crate::elf::Elf;
 
@@ -31,8 +32,8 @@ pub(super) const MAX_PLACES: usize = 256;
 
 impl Place {
     /// Returns a place without value and semaphore.
-    pub(super) fn new(target: &[u8], offset: u64) -> Result<Place, String> {
-        let target = CString::new(target).map_err(|error| error.to_string())?;
+    pub(super) fn new(target: &[u8], offset: u64) -> Result<Place, AttachError> {
+        let target = CString::new(target).map_err(|error| AttachError::invalid(error.to_string()))?;
         Ok(Place { target, offset, semaphore: 0, cookie: Operand::ONE.cookie() })
     }
 
@@ -50,11 +51,11 @@ pub(super) enum Names<'a> {
 }
 
 impl Names<'_> {
-    pub(super) fn new(text: &str) -> Result<Names<'_>, String> {
+    pub(super) fn new(text: &str) -> Result<Names<'_>, AttachError> {
         if !Pattern::is_one(text) {
             return Ok(Names::One(text));
         }
-        let failed = |what| format!("the pattern {text:?} cannot be used: {what}");
+        let failed = |what| AttachError::invalid(format!("the pattern {text:?} cannot be used: {what}"));
         Pattern::parse(text.as_bytes()).map(Names::All).map_err(failed)
     }
 
@@ -70,17 +71,20 @@ impl Names<'_> {
 /// skipped.
 pub(super) fn search(
     file: &Path,
-    mut places: impl FnMut(&Elf, &Path) -> Result<Vec<Place>, String>,
-) -> Result<Vec<Place>, String> {
+    mut places: impl FnMut(&Elf, &Path) -> Result<Vec<Place>, AttachError>,
+) -> Result<Vec<Place>, AttachError> {
     let paths = files(file)?;
     let (mut found, mut seen, mut failed) = (Vec::new(), HashSet::new(), None);
     for path in &paths {
         let opened = File::open(path).and_then(|file| Ok((file.metadata()?, file)));
-        let unreadable = |error: String| format!("{} cannot be read: {error}", path.display());
         let searched = match opened {
             Ok((metadata, _)) if !seen.insert((metadata.dev(), metadata.ino())) => continue,
-            Ok((_, file)) => Elf::open(file).map_err(|error| unreadable(error.to_string())),
-            Err(error) => Err(unreadable(format!("{error}; {LATER}"))),
+            Ok((_, file)) => Elf::open(file)
+                .map_err(|error| AttachError::invalid(format!("{} cannot be read: {error}", path.display()))),
+            Err(error) => Err(AttachError::System {
+                what: format!("{} cannot be opened, {LATER}", path.display()),
+                error,
+            }),
         };
         match searched.and_then(|elf| places(&elf, path)) {
             Ok(places) => found.extend(places),
@@ -89,7 +93,9 @@ pub(super) fn search(
     }
     match failed {
         Some(error) if paths.len() == 1 => Err(error),
-        _ if found.is_empty() => Err(format!("none of {} files has a match", seen.len())),
+        _ if found.is_empty() => {
+            Err(AttachError::not_found(format!("none of {} files has a match", seen.len())))
+        }
         _ => bounded(found, MAX_PLACES, "places"),
     }
 }
@@ -99,7 +105,7 @@ const LATER: &str = "the file has to exist when the profiler starts; programs th
 
 /// Returns the paths of a file, of a library by its name alone, or of all files that match a
 /// pattern in the last part.
-fn files(file: &Path) -> Result<Vec<PathBuf>, String> {
+fn files(file: &Path) -> Result<Vec<PathBuf>, AttachError> {
     let is_path = file.components().count() > 1;
     let name = file.file_name().unwrap_or_default();
     let is_pattern = Pattern::is_one(&name.to_string_lossy()) && !(is_path && file.exists());
@@ -117,17 +123,17 @@ fn files(file: &Path) -> Result<Vec<PathBuf>, String> {
     found.retain(|path| path.is_file());
     found.sort_unstable();
     if found.is_empty() {
-        return Err(format!("no file matches {}; {LATER}", file.display()));
+        return Err(AttachError::not_found(format!("no file matches {}; {LATER}", file.display())));
     }
     bounded(found, MAX_PLACES, "files")
 }
 
 /// Returns `found` unless it has more than `most` elements.
-pub(super) fn bounded<T>(found: Vec<T>, most: usize, what: &str) -> Result<Vec<T>, String> {
+pub(super) fn bounded<T>(found: Vec<T>, most: usize, what: &'static str) -> Result<Vec<T>, AttachError> {
     if found.len() <= most {
         return Ok(found);
     }
-    Err(format!("{} {what} match, and at most {most} are possible; choose a narrower pattern", found.len()))
+    Err(AttachError::TooMany { what, count: found.len(), limit: most })
 }
 
 /// Folders of libraries.
@@ -142,8 +148,13 @@ const FOLDERS: [&str; 7] = [
 ];
 
 /// Returns the path of a library by its name.
-fn library(name: &Path) -> Result<PathBuf, String> {
+fn library(name: &Path) -> Result<PathBuf, AttachError> {
     let mut paths = FOLDERS.iter().map(|folder| Path::new(folder).join(name));
     let found = paths.find(|path| path.is_file());
-    found.ok_or_else(|| format!("no library {} in the folders of this system; give its path", name.display()))
+    found.ok_or_else(|| {
+        AttachError::not_found(format!(
+            "no library {} in the folders of this system; give its path",
+            name.display()
+        ))
+    })
 }

@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::call::Call;
+use super::error::AttachError;
 use super::place::{self, Names, Place};
 use crate::elf::{Elf, Symbol, SymbolKind};
 use crate::profile::SampleKind;
@@ -80,22 +81,22 @@ impl Uprobe {
     }
 
     /// Returns the places of its functions.
-    pub(super) fn places(&self) -> Result<Vec<Place>, String> {
+    pub(super) fn places(&self) -> Result<Vec<Place>, AttachError> {
         place::search(&self.file, |elf, path| self.places_in(elf, path))
     }
 
-    fn places_in(&self, elf: &Elf, path: &Path) -> Result<Vec<Place>, String> {
+    fn places_in(&self, elf: &Elf, path: &Path) -> Result<Vec<Place>, AttachError> {
         let (names, function) = (Names::new(&self.function)?, &self.function);
         let addresses = functions(elf, &names).ok_or_else(|| {
-            format!(
+            AttachError::invalid(format!(
                 "the loader chooses the implementation of {function} in {} (ifunc), which has another name",
                 path.display()
-            )
+            ))
         })?;
         if addresses.is_empty() {
-            return Err(format!("{} has no function {function}", path.display()));
+            return Err(AttachError::not_found(format!("{} has no function {function}", path.display())));
         }
-        let outside = || format!("{function} is not in {}", path.display());
+        let outside = || AttachError::invalid(format!("{function} is not in {}", path.display()));
         let places = addresses.into_iter().map(|address| {
             let offset = elf.file_offset(address, 1).ok_or_else(outside)?;
             Ok(self.call.place(Place::new(path.as_os_str().as_bytes(), offset)?))

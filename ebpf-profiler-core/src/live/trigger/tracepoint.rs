@@ -5,6 +5,7 @@ use std::path::Path;
 
 use ebpf_programs::abi::cookie;
 
+use super::error::AttachError;
 use crate::profile::{SampleKind, Unit};
 
 /// A trigger at a tracepoint of the kernel, by group and name. Needs tracefs at
@@ -61,14 +62,17 @@ impl Tracepoint {
 
     /// Returns the number of the tracepoint, and the cookie without the number of its kind of
     /// samples.
-    pub(super) fn location(&self) -> Result<(u64, u64), String> {
+    pub(super) fn location(&self) -> Result<(u64, u64), AttachError> {
         let Tracepoint { group, name, field, named } = self;
         let factor = u64::from(named.map_or(1, |(.., factor)| factor)) << cookie::VALUE_SHIFT;
         let id = id(group, name)?;
         let Some(field) = field else { return Ok((id, factor)) };
         let format = read(group, name, "format")?.unwrap_or_default();
         let (offset, size) = place(&format, field).ok_or_else(|| {
-            format!("it has no integer {field}; list its fields: cat {}", path(group, name, "format"))
+            AttachError::not_found(format!(
+                "it has no integer {field}; list its fields: cat {}",
+                path(group, name, "format")
+            ))
         })?;
         Ok((
             id,
@@ -81,17 +85,24 @@ impl Tracepoint {
 }
 
 /// Returns the number of a tracepoint.
-pub(super) fn id(group: &str, name: &str) -> Result<u64, String> {
+pub(super) fn id(group: &str, name: &str) -> Result<u64, AttachError> {
     let id = read(group, name, "id")?.and_then(|id| id.trim().parse().ok());
-    id.ok_or_else(|| format!("there is no tracepoint; list those of this kernel: ls {}", path("", "", "")))
+    id.ok_or_else(|| {
+        AttachError::not_found(format!(
+            "there is no tracepoint; list those of this kernel: ls {}",
+            path("", "", "")
+        ))
+    })
 }
 
 const FOLDERS: [&str; 2] = ["/sys/kernel/tracing/events", "/sys/kernel/debug/tracing/events"];
 
 /// Returns the folder of tracepoints.
-pub(super) fn folder() -> Result<&'static Path, String> {
+pub(super) fn folder() -> Result<&'static Path, AttachError> {
     FOLDERS.iter().map(Path::new).find(|folder| folder.is_dir()).ok_or_else(|| {
-        "tracefs is not mounted; mount it: mount -t tracefs tracefs /sys/kernel/tracing".to_owned()
+        AttachError::unsupported(
+            "tracefs is not mounted; mount it: mount -t tracefs tracefs /sys/kernel/tracing",
+        )
     })
 }
 
@@ -105,7 +116,7 @@ fn path(group: &str, name: &str, file: &str) -> String {
 }
 
 /// Reads a file of a tracepoint; `None` if it cannot be read.
-fn read(group: &str, name: &str, file: &str) -> Result<Option<String>, String> {
+fn read(group: &str, name: &str, file: &str) -> Result<Option<String>, AttachError> {
     Ok(fs::read_to_string(folder()?.join(group).join(name).join(file)).ok())
 }
 

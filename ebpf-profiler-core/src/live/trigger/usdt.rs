@@ -3,6 +3,7 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use super::error::AttachError;
 use super::notes::{Note, Notes};
 use super::operand::Operand;
 use super::place::{self, Names, Place};
@@ -60,13 +61,13 @@ impl Usdt {
     }
 
     /// Returns its locations.
-    pub(super) fn places(&self) -> Result<Vec<Place>, String> {
+    pub(super) fn places(&self) -> Result<Vec<Place>, AttachError> {
         place::search(&self.file, |elf, path| self.places_in(elf, path))
     }
 
-    fn places_in(&self, elf: &Elf, path: &Path) -> Result<Vec<Place>, String> {
+    fn places_in(&self, elf: &Elf, path: &Path) -> Result<Vec<Place>, AttachError> {
         if elf.arch() != Arch::X86_64 {
-            return Err(format!("{} is for another architecture", path.display()));
+            return Err(AttachError::invalid(format!("{} is for another architecture", path.display())));
         }
         let (provider, name) = (Names::new(&self.provider)?, Names::new(&self.name)?);
         let notes = Notes::of(elf);
@@ -79,31 +80,38 @@ impl Usdt {
         }
         if places.is_empty() {
             let (path, provider, name) = (path.display(), &self.provider, &self.name);
-            return Err(format!("{path} has no probe {provider}:{name}; list its probes: readelf -n {path}"));
+            return Err(AttachError::not_found(format!(
+                "{path} has no probe {provider}:{name}; list its probes: readelf -n {path}"
+            )));
         }
         Ok(places)
     }
 
-    fn place(&self, elf: &Elf, path: &Path, note: &Note<'_>) -> Result<Place, String> {
+    fn place(&self, elf: &Elf, path: &Path, note: &Note<'_>) -> Result<Place, AttachError> {
         let name = String::from_utf8_lossy(note.name);
         let offset = |address| {
-            elf.file_offset(address, 1).ok_or_else(|| format!("{name} is not in {}", path.display()))
+            elf.file_offset(address, 1)
+                .ok_or_else(|| AttachError::invalid(format!("{name} is not in {}", path.display())))
         };
         let place = Place::new(path.as_os_str().as_bytes(), offset(note.location)?)?;
         let semaphore = if note.semaphore == 0 { 0 } else { offset(note.semaphore)? };
         if u32::try_from(semaphore).is_err() {
-            return Err(format!("the semaphore of {name} is beyond 4 GiB of {}", path.display()));
+            return Err(AttachError::invalid(format!(
+                "the semaphore of {name} is beyond 4 GiB of {}",
+                path.display()
+            )));
         }
         let Some(index) = self.argument else { return Ok(Place { semaphore, ..place }) };
         let mut arguments = note.arguments.split_ascii_whitespace();
         let text = arguments.nth(index as usize).ok_or_else(|| {
             let count = note.arguments.split_ascii_whitespace().count();
-            format!("{name} has {count} arguments at {:#x}, from arg0", note.location)
+            AttachError::invalid(format!("{name} has {count} arguments at {:#x}, from arg0", note.location))
         })?;
         let distance =
             |symbol: &str| Some(variable(elf, symbol)?.address.wrapping_sub(note.location).cast_signed());
-        let operand = Operand::parse(text, distance)
-            .ok_or_else(|| format!("argument {index} of {name} cannot be read: {text:?} is no integer"))?;
+        let operand = Operand::parse(text, distance).ok_or_else(|| {
+            AttachError::invalid(format!("argument {index} of {name} cannot be read: {text:?} is no integer"))
+        })?;
         Ok(Place { semaphore, cookie: operand.cookie(), ..place })
     }
 }
