@@ -79,6 +79,7 @@ pub struct Builder {
     any_file_system: bool,
     symbol_options: SymbolOptions,
     command_lines: bool,
+    environment: Vec<String>,
     reservation: Option<Reservation>,
 }
 
@@ -109,6 +110,7 @@ impl Builder {
             any_file_system: false,
             symbol_options: SymbolOptions::default(),
             command_lines: false,
+            environment: Vec::new(),
             reservation: None,
         }
     }
@@ -322,6 +324,24 @@ impl Builder {
         self
     }
 
+    /// Adds these environment variables of processes to profiles and recordings:
+    /// [`Process::environment`](crate::profile::Process). By default there are none, as values can be
+    /// secrets. May be called several times.
+    ///
+    /// A variable has the value with which the program of the process was started.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use ebpf_profiler_core::Profiler;
+    ///
+    /// let builder = Profiler::builder().environment(["OTEL_SERVICE_NAME", "POD_NAME"]);
+    /// ```
+    pub fn environment<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Builder {
+        self.environment.extend(names.into_iter().map(Into::into));
+        self
+    }
+
     /// Opens code files of file systems that another program or machine serves: FUSE, NFS, SMB and
     /// others. By default only those of local file systems, and of the file system of `/`, have
     /// unwind tables and names.
@@ -462,7 +482,7 @@ impl Builder {
             self.symbolizer.unwrap_or_else(|| Box::new(symbols(self.symbol_options, any_file_system)));
         let system = LiveSystem::default().with_any_file_system(any_file_system);
         let system = system.reserved(self.reservation.clone());
-        let system = system.with_command_lines(self.command_lines);
+        let system = system.with_command_lines(self.command_lines).with_environment(&self.environment);
         let (system, symbolizer) = recorded(recorder.as_ref(), system, symbolizer);
         let mut registry = Registry::new(system, Box::new(tables), self.compiler, self.memory);
         if let Some(recorder) = &recorder {

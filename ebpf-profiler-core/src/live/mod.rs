@@ -60,6 +60,8 @@ mod cpu_buffers;
 
 mod cpus;
 
+mod describe;
+
 mod descriptors;
 
 mod error;

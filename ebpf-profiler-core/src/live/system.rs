@@ -1,11 +1,10 @@
 //! The processes of the running machine, through /proc.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read as _};
+use std::io::{self, BufRead, BufReader};
 use std::sync::Arc;
 
-use procfs::process::Process;
-
+use super::describe;
 use super::helpers::Helpers;
 use super::mapped_file::MappedFile;
 use super::memory::ProcessMemory;
@@ -36,13 +35,21 @@ pub struct LiveSystem {
     memory: ProcessMemory,
     any_file_system: bool,
     command_lines: bool,
+    /// Names of environment variables.
+    environment: Arc<[String]>,
 }
 
 impl Default for LiveSystem {
     fn default() -> LiveSystem {
         let helpers = Helpers::default();
         let memory = ProcessMemory::new(helpers.clone(), false);
-        LiveSystem { helpers, memory, any_file_system: false, command_lines: false }
+        LiveSystem {
+            helpers,
+            memory,
+            any_file_system: false,
+            command_lines: false,
+            environment: Arc::default(),
+        }
     }
 }
 
@@ -50,6 +57,11 @@ impl LiveSystem {
     /// Describes processes with their command lines, too.
     pub(super) fn with_command_lines(self, command_lines: bool) -> LiveSystem {
         LiveSystem { command_lines, ..self }
+    }
+
+    /// Describes processes with these environment variables, too.
+    pub(super) fn with_environment(self, names: &[String]) -> LiveSystem {
+        LiveSystem { environment: names.into(), ..self }
     }
 
     /// Lets the threads that open and read take part in a reservation.
@@ -76,25 +88,16 @@ impl System for LiveSystem {
     }
 
     fn describe(&self, pid: u32) -> Description {
-        let mut description = Description::default();
-        let Ok(process) = process_of(pid) else { return description };
-        let by_thread = || process_of(other_thread(pid)?).ok()?.exe().ok();
-        if let Some(path) = process.exe().ok().or_else(by_thread) {
-            description.executable = ending(&path.to_string_lossy()).into();
-        }
-        if let Ok(stat) = process.stat() {
-            let per_second = procfs::ticks_per_second().max(1);
-            description.created = stat.starttime * (1_000_000_000 / per_second);
-            description.parent = u32::try_from(stat.ppid).unwrap_or_default();
-        }
+        let mut description = describe::describe(pid);
         if self.command_lines {
-            // They are in the memory of the process.
-            let read = self.helpers.call(pid, move || command_line(pid));
+            // They are in the memory of the process, as its environment is.
+            let read = self.helpers.call(pid, move || describe::command_line(pid));
             description.command_line = read.unwrap_or_default();
         }
-        if let Ok(groups) = process.cgroups() {
-            let id = groups.into_iter().find_map(|group| container_id(&group.pathname));
-            description.container = id.unwrap_or_default();
+        if !self.environment.is_empty() {
+            let names = self.environment.clone();
+            let read = self.helpers.call(pid, move || describe::environment(pid, &names));
+            description.environment = read.unwrap_or_default();
         }
         description
     }
@@ -115,15 +118,6 @@ impl System for LiveSystem {
     fn read(&self, pid: u32, address: u64, buffer: &mut [u8]) -> io::Result<()> {
         self.memory.read(pid, address, buffer)
     }
-}
-
-/// Bytes of the path of an executable that are kept, from its end.
-const MAX_PATH: usize = 512;
-
-/// Returns the last 512 bytes of a path.
-fn ending(path: &str) -> &str {
-    let start = path.len().saturating_sub(MAX_PATH);
-    (start..).find_map(|start| path.get(start..)).unwrap_or_default()
 }
 
 /// Bytes of `/proc/PID/maps` that are read at most: some 40,000 lines. The kernel takes up to 10 ns
@@ -208,50 +202,10 @@ pub(super) fn other_thread(pid: u32) -> Option<u32> {
     threads.filter(|&thread| thread != pid).find(|&thread| is_there(thread))
 }
 
-fn process_of(pid: u32) -> io::Result<Process> {
-    Process::new(pid as i32).map_err(io::Error::other)
-}
-
-/// Returns the arguments of a process, which end with zero bytes, separated by spaces.
-fn command_line(pid: u32) -> io::Result<Box<str>> {
-    const MAX: u64 = 1024;
-    let mut bytes = Vec::new();
-    File::open(format!("/proc/{pid}/cmdline"))?.take(MAX).read_to_end(&mut bytes)?;
-    let arguments = bytes.split(|&byte| byte == 0).filter(|argument| !argument.is_empty());
-    let arguments: Vec<_> = arguments.map(String::from_utf8_lossy).collect();
-    Ok(arguments.join(" ").into())
-}
-
-/// Returns the container id in the path of a control group: 64 hexadecimal digits.
-fn container_id(path: &str) -> Option<Box<str>> {
-    let is_id = |part: &&str| part.len() == 64 && part.bytes().all(|byte| byte.is_ascii_hexdigit());
-    path.rsplit(['/', '-', '.', ':']).find(is_id).map(Into::into)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::elf::Elf;
-
-    #[test]
-    fn describes_parent_and_on_request_command_line() {
-        let pid = std::process::id();
-        assert_eq!(&*LiveSystem::default().describe(pid).command_line, "");
-        let description = LiveSystem::default().with_command_lines(true).describe(pid);
-        assert_eq!(description.parent, std::os::unix::process::parent_id());
-        let arguments: Vec<String> = std::env::args().collect();
-        assert!(arguments.join(" ").starts_with(&*description.command_line));
-        assert!(description.command_line.starts_with(&arguments[0]));
-    }
-
-    #[test]
-    fn containers_are_found_in_control_groups() {
-        let id = "a".repeat(64);
-        for path in [format!("/docker/{id}"), format!("/kubepods.slice/x/cri-containerd-{id}.scope")] {
-            assert_eq!(container_id(&path).as_deref(), Some(&*id));
-        }
-        assert_eq!(container_id("/user.slice/session-1.scope"), None);
-    }
 
     /// A process in a container has files whose names lead to others here.
     #[test]

@@ -195,6 +195,7 @@ impl Pipeline {
     /// Takes the events of `batch` as [`urgent`](Urgency) as they are.
     pub(crate) fn take_by(&mut self, batch: &mut Batch, urgency: &dyn Fn() -> Urgency) {
         self.execs.read(batch);
+        self.describe_early(batch, urgency);
         for held in self.execs.take_held() {
             self.tick(&held.record());
         }
@@ -216,12 +217,27 @@ impl Pipeline {
         for tick in postponed.in_order() {
             if urgency() == Urgency::Over { self.late(&tick) } else { self.tick(&tick) }
         }
+        self.registry.end_early();
         self.held.end_batch(self.now);
         self.registry.publish_changed(self.now);
         self.registry.expire(self.now);
         if self.now.saturating_sub(self.tidied) > TIDY {
             self.tidied = self.now;
             self.registry.free_unused(self.now);
+        }
+    }
+
+    /// Reads what is known of the processes with samples while they run.
+    fn describe_early(&mut self, batch: &Batch, urgency: &dyn Fn() -> Urgency) {
+        if urgency() == Urgency::Over {
+            return;
+        }
+        let mut last = 0;
+        for pid in batch.pids() {
+            // Most samples of a CPU are of the process of the one before.
+            if std::mem::replace(&mut last, pid) != pid {
+                self.registry.describe_early(pid, self.execs.concern(pid));
+            }
         }
     }
 

@@ -2,6 +2,7 @@
 
 use hashbrown::HashMap;
 
+use crate::process::Description;
 use crate::profile::{Labels, Process, ProfileBuilder, Thread, ThreadId};
 use crate::registry::Registry;
 use crate::sample::TickRecord;
@@ -52,19 +53,42 @@ impl Threads {
         if let Some(&thread) = self.by_process.get(&tick.pid).and_then(|threads| threads.get(&key)) {
             return thread;
         }
-        let description = registry.describe(tick.pid);
-        let process = builder.process(Process {
-            pid: tick.pid,
-            created: description.created,
-            executable: description.executable.clone(),
-            container: description.container.clone(),
-            parent: description.parent,
-            command_line: description.command_line.clone(),
-        });
+        let description = registry.describe(tick.pid, tick.time);
+        let process = builder.process(process(tick.pid, description));
         let labels = key.2.clone();
         self.labelled += usize::from(!labels.is_empty());
         let thread = builder.thread(Thread { labels, ..Thread::new(process, tick.tid, tick.name()) });
         self.by_process.entry(tick.pid).or_default().insert(key, thread);
         thread
+    }
+}
+
+/// Returns the process of a profile.
+fn process(pid: u32, description: &Description) -> Process {
+    let Description {
+        executable,
+        container,
+        created,
+        parent,
+        command_line,
+        cgroup,
+        pod,
+        user,
+        namespace_pid,
+        environment,
+    } = description.clone();
+    Process {
+        pid,
+        created,
+        parent,
+        command_line,
+        executable,
+        container,
+        pod,
+        cgroup,
+        user,
+        namespace_pid,
+        environment,
+        attributes: Vec::new(),
     }
 }

@@ -1,5 +1,7 @@
 //! Processes, and the files mapped in them.
 
+mod cgroup;
+
 mod module;
 
 mod layout;
@@ -8,6 +10,8 @@ mod system;
 
 mod pids;
 
+#[cfg(feature = "live")]
+pub(crate) use cgroup::Cgroup;
 pub(crate) use layout::{FileName, Mapped, Region, RegionCount, Regions};
 pub use module::{Module, ModuleId, Opener};
 pub use pids::Pids;

@@ -51,13 +51,13 @@ pub trait System: Send {
     }
 }
 
-/// Executable, container and creation time of a process.
+/// What is known of a process beside its memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Description {
     /// Path of the executable; empty if unknown.
     pub executable: Box<str>,
-    /// Id of the container; empty outside of containers.
+    /// Id or name of the container; empty outside of containers.
     pub container: Box<str>,
     /// Creation time in nanoseconds since boot; 0 if unknown.
     pub created: u64,
@@ -66,4 +66,14 @@ pub struct Description {
     /// Command line, arguments separated by spaces, at most 1,024 bytes; empty if unknown or not
     /// requested.
     pub command_line: Box<str>,
+    /// Path of the control group; empty if unknown.
+    pub cgroup: Box<str>,
+    /// Unique id of the Kubernetes pod; empty outside of pods.
+    pub pod: Box<str>,
+    /// Id of the user; `None` if unknown.
+    pub user: Option<u32>,
+    /// Id of the process in its own namespace; 0 if unknown.
+    pub namespace_pid: u32,
+    /// Environment variables that were requested and are set.
+    pub environment: Vec<(Box<str>, Box<str>)>,
 }

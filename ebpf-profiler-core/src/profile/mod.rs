@@ -142,8 +142,24 @@ pub struct Process {
     pub command_line: Box<str>,
     /// Path of the executable; empty if unknown, and for threads of the kernel.
     pub executable: Box<str>,
-    /// Id of the container, from the control group; empty outside of containers.
+    /// Id of the container, from the control group; empty outside of containers. Of Docker,
+    /// containerd, CRI-O, podman, ECS and Garden the id, of LXC and systemd-nspawn the name.
     pub container: Box<str>,
+    /// Unique id of the Kubernetes pod, from the control group; empty outside of pods.
+    pub pod: Box<str>,
+    /// Path of the control group below the root of its hierarchy; empty if unknown. Of several
+    /// hierarchies (version 1), the one that names a container.
+    pub cgroup: Box<str>,
+    /// Id of the user whose rights the process had, in the initial namespace; `None` if unknown.
+    pub user: Option<u32>,
+    /// Process id in the process's own namespace: what it calls itself; 0 if unknown.
+    pub namespace_pid: u32,
+    /// Environment variables that were requested (`Builder::environment`) and are set, sorted by
+    /// name. May hold secrets: sinks of this project don't send them.
+    pub environment: Vec<(Box<str>, Box<str>)>,
+    /// Resource attributes that an enrichment added, sorted by key: the name of its image, pod or
+    /// tenant.
+    pub attributes: Vec<(Box<str>, Box<str>)>,
 }
 
 impl Process {

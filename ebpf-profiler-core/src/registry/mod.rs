@@ -22,6 +22,8 @@
 //! `/proc/PID/maps` is read for a process with unknown mappings, after a sample in an unknown mapping, and after lost
 //! events: at most every 50 ms a process at first, at most every 3.2 s if it goes on.
 
+mod describe;
+
 mod epochs;
 
 mod frames;
@@ -95,6 +97,8 @@ pub struct Registry {
     dropped: HashSet<u32>,
     limits: Limits,
     names: Names,
+    /// Descriptions that were read when the batch began.
+    described: HashMap<u32, Description>,
     region_count: RegionCount,
     /// Number of the last published state.
     epoch: u32,
@@ -180,6 +184,10 @@ struct Entry {
     interpreters: Interpreters,
     jit: JitNames,
     description: Option<Description>,
+    /// Time when that was read.
+    described: u64,
+    /// Its parent, if it has executed no program since the fork.
+    forked_by: Option<u32>,
     /// Time when its first thread ended, or of the last check for other threads after that.
     ended: Option<u64>,
     /// Time until the next such check.
@@ -204,6 +212,7 @@ impl Registry {
             scripts: Scripts::default(),
             processes: HashMap::new(),
             leaving: VecDeque::new(),
+            described: HashMap::new(),
             selected: None,
             dropped: HashSet::new(),
             limits: Limits::default(),
@@ -342,14 +351,6 @@ impl Registry {
         }
     }
 
-    /// Returns the description of a process.
-    pub fn describe(&mut self, pid: u32) -> &Description {
-        let (system, is_over) = (&self.system, (self.is_over)());
-        let entry = self.processes.entry(pid).or_default();
-        let describe = || if is_over { Description::default() } else { system.describe(pid) };
-        entry.description.get_or_insert_with(describe)
-    }
-
     /// Returns the end of what may be the stack around `address`: 16 MiB above, or the next code.
     pub(crate) fn stack_end(&self, pid: u32, address: u64) -> u64 {
         let next = self.processes.get(&pid).and_then(|entry| entry.regions.start_above(address));
@@ -423,7 +424,7 @@ impl Registry {
             jit: entry.jit.fork(),
             ..Entry::default()
         });
-        let entry = inherited.unwrap_or_default();
+        let entry = Entry { forked_by: Some(parent), ..inherited.unwrap_or_default() };
         // The kernel side gave the child the state of its parent at that moment. Meanwhile that of the parent may be
         // another, and the child may have ended.
         match &entry.published {

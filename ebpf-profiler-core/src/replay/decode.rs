@@ -199,6 +199,14 @@ impl<'r> Fields<'r> {
             description.parent = self.u32()?;
             description.command_line = self.text()?.into();
         }
+        if !self.0.is_empty() {
+            description.cgroup = self.text()?.into();
+            description.pod = self.text()?.into();
+            description.user = self.optional(Fields::u32)?;
+            description.namespace_pid = self.u32()?;
+            description.environment =
+                self.list(8, |fields| Ok((fields.text()?.into(), fields.text()?.into())))?;
+        }
         Ok(description)
     }
 

@@ -95,6 +95,14 @@ impl Encoder<'_> {
         self.u64(description.created);
         self.u32(description.parent);
         self.text(&description.command_line);
+        self.text(&description.cgroup);
+        self.text(&description.pod);
+        self.optional(description.user, |e, user| e.u32(user));
+        self.u32(description.namespace_pid);
+        self.list(&description.environment, |e, (name, value)| {
+            e.text(name);
+            e.text(value);
+        });
     }
 
     pub(super) fn facts(&mut self, facts: &Facts) {

@@ -58,7 +58,7 @@
 //! | 6 | end, the last | time `u64`, 1 if the profiler continued without the recording |
 //! | 16 | processes | pids `list` |
 //! | 17 | mappings | pid, `optional` `list` of *mapping* |
-//! | 18 | description | pid, executable `text`, container `text`, created `u64`, parent, command line `text`; the last two are absent in older recordings |
+//! | 18 | description | pid, executable `text`, container `text`, created `u64`, parent, command line `text`, control group `text`, pod `text`, `optional` user, pid in its namespace, environment `list` of name `text` and value `text`; older recordings end before the parent, or before the control group |
 //! | 19 | file | pid, *mapping*, `optional` *facts* |
 //! | 20 | memory | pid, address `u64`, length, `optional` `bytes` |
 //! | 21 | image | `bytes` of the vDSO |

@@ -127,6 +127,11 @@ impl Batch {
         self.ticks.iter().map(|range| &self.words[range.clone()])
     }
 
+    /// Returns the processes of the ticks, also of malformed ones, in the order of arrival.
+    pub(crate) fn pids(&self) -> impl Iterator<Item = u32> {
+        self.ticks().filter_map(|words| words.get(1).map(|&word| word as u32))
+    }
+
     /// Returns the life events in the order of arrival.
     pub fn life(&self) -> &[LifeEvent] {
         &self.life

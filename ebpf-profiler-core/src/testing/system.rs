@@ -68,6 +68,13 @@ impl FakeSystem {
         self
     }
 
+    /// Adds a process without mappings, with its description.
+    #[must_use = "returns the changed system"]
+    pub fn described(mut self, pid: u32, description: Description) -> FakeSystem {
+        self.processes.insert(pid, (description, Vec::new()));
+        self
+    }
+
     /// Adds a file.
     #[must_use = "returns the changed system"]
     pub fn file(mut self, path: &str, contents: &[u8]) -> FakeSystem {

@@ -6,7 +6,7 @@
 //!
 //! # Format
 //!
-//! Version 1. Numbers are LEB128, seven bits a byte, the lowest first; signed ones zigzag. A text
+//! Version 2. Numbers are LEB128, seven bits a byte, the lowest first; signed ones zigzag. A text
 //! is its length in bytes and UTF-8. A list is its length and its items. An id is the position in
 //! its list.
 //!
@@ -22,7 +22,7 @@
 //! | sampling periods | list: kind id, time, period |
 //! | modules | list: path, build id, start, end, offset, 1 if another user than root may write the file |
 //! | scripts | list: language as a text, ids of name and file, first line, 1 if the name is a reason |
-//! | processes | list: pid, created, parent; command line, executable, container as texts |
+//! | processes | list: pid, created, parent; command line, executable, container as texts; since version 2 control group and pod as texts, user + 1 (0 if unknown), pid in its namespace, lists of name and value of environment variables and of attributes |
 //! | threads | list: process id, tid, name as a text, list of labels: ids of key and text, or a signed number |
 //! | functions | list: ids of name, linker's name and file; first line |
 //! | frames | list in the order of their code, see below |
@@ -39,8 +39,8 @@
 //! ```
 //!
 //! An address is the signed difference to the frame before it, a time that to the event before it.
-//! There is no memory of stacks, no environment and no contents of files. Command lines are
-//! included if the profile has them.
+//! There is no memory of stacks and no contents of files. Command lines and environment variables
+//! are included if the profile has them.
 
 mod number;
 mod read;
@@ -166,7 +166,7 @@ impl std::error::Error for DecodeError {
 const MAGIC: &[u8; 8] = b"EBPFPROF";
 
 /// Version of the format.
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
 
 /// Maximum number of parts other than events.
 const MAX_PARTS: usize = 4 << 20;

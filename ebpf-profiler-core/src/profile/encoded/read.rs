@@ -25,11 +25,11 @@ pub(super) fn profile(bytes: &[u8]) -> Result<Profile, DecodeError> {
     if from.take(MAGIC.len()).map_err(|_| DecodeError::Magic)? != MAGIC {
         return Err(DecodeError::Magic);
     }
-    match from.number()? {
-        VERSION => {}
-        found => return Err(DecodeError::Version { found }),
+    let version = from.number()?;
+    if !(1..=VERSION).contains(&version) {
+        return Err(DecodeError::Version { found: version });
     }
-    let data = data(&mut from)?;
+    let data = data(&mut from, version)?;
     let sum = from.take(8)?;
     if !from.is_empty() {
         return damaged("bytes behind its end");
@@ -40,7 +40,7 @@ pub(super) fn profile(bytes: &[u8]) -> Result<Profile, DecodeError> {
     Ok(Profile::new(data))
 }
 
-fn data(from: &mut Reader<'_>) -> Result<Data, DecodeError> {
+fn data(from: &mut Reader<'_>, version: u64) -> Result<Data, DecodeError> {
     let texts: Vec<Arc<str>> = from.list(1, |from| Ok(from.text()?.into()))?;
     let (start, duration) = (from.time()?, from.duration()?);
     let boot_id = from.text()?.into();
@@ -55,7 +55,7 @@ fn data(from: &mut Reader<'_>) -> Result<Data, DecodeError> {
     })?;
     let modules = from.list(6, module)?;
     let scripts = from.list(5, |from| script(from, &texts))?;
-    let processes = from.list(6, process)?;
+    let processes = from.list(6, |from| process(from, version))?;
     let threads = from.list(4, |from| thread(from, processes.len(), &texts))?;
     let functions = from.list(4, |from| function(from, &texts))?;
     let mut frames = Frames {
@@ -125,15 +125,32 @@ fn script(from: &mut Reader<'_>, texts: &[Arc<str>]) -> Result<Script, DecodeErr
     Ok(Script { language, name, file, start_line: from.word()?, is_unnamed: from.flag()? })
 }
 
-fn process(from: &mut Reader<'_>) -> Result<Process, DecodeError> {
-    Ok(Process {
+fn process(from: &mut Reader<'_>, version: u64) -> Result<Process, DecodeError> {
+    let mut process = Process {
         pid: from.word()?,
         created: from.number()?,
         parent: from.word()?,
         command_line: from.text()?.into(),
         executable: from.text()?.into(),
         container: from.text()?.into(),
-    })
+        ..Process::default()
+    };
+    if version > 1 {
+        process.cgroup = from.text()?.into();
+        process.pod = from.text()?.into();
+        process.user = user(from.number()?)?;
+        process.namespace_pid = from.word()?;
+        let pair = |from: &mut Reader<'_>| Ok((from.text()?.into(), from.text()?.into()));
+        process.environment = from.list(2, pair)?;
+        process.attributes = from.list(2, pair)?;
+    }
+    Ok(process)
+}
+
+/// Decodes the id of a user, plus 1, or 0.
+fn user(number: u64) -> Result<Option<u32>, DecodeError> {
+    let Some(id) = number.checked_sub(1) else { return Ok(None) };
+    u32::try_from(id).map(Some).map_err(|_| DecodeError::Damaged { what: "the id of a user" })
 }
 
 fn thread(from: &mut Reader<'_>, processes: usize, texts: &[Arc<str>]) -> Result<Thread, DecodeError> {

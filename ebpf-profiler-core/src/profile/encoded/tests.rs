@@ -54,6 +54,12 @@ impl Random {
         process.created = self.any();
         process.command_line = self.text().into();
         process.container = self.text().into();
+        process.pod = self.text().into();
+        process.cgroup = self.text().into();
+        process.user = [None, Some(0), Some(u32::MAX)][self.below(3) as usize];
+        process.namespace_pid = self.any() as u32;
+        process.environment = (0..self.below(3)).map(|_| (self.text().into(), self.text().into())).collect();
+        process.attributes = (0..self.below(3)).map(|_| (self.text().into(), self.text().into())).collect();
         let process = builder.process(process);
         let mut thread = Thread::new(process, self.any() as u32, self.text());
         for _ in 0..self.below(3) {
@@ -252,9 +258,9 @@ fn errors_name_the_fault() {
     let bytes = encoded(&testing::profile("cat;main 1"));
     assert!(matches!(error(b"perf.data"), DecodeError::Magic));
     let mut later = bytes.clone();
-    later[8] = 2;
-    assert!(matches!(error(&later), DecodeError::Version { found: 2 }));
-    assert!(error(&later).to_string().contains("version 2"));
+    later[8] = 3;
+    assert!(matches!(error(&later), DecodeError::Version { found: 3 }));
+    assert!(error(&later).to_string().contains("version 3"));
     let huge = vec![0; Profile::MAX_ENCODED + 1];
     assert!(matches!(error(&huge), DecodeError::TooLarge));
     // The length of the first list says 2^62.
@@ -265,6 +271,25 @@ fn errors_name_the_fault() {
     let mut long = bytes[..9].to_vec();
     long.extend([0xff; 11]);
     assert!(matches!(error(&long), DecodeError::Damaged { .. }));
+}
+
+/// Version 1 had neither control group nor user of a process.
+#[test]
+fn former_version_is_read() {
+    let profile = testing::profile("cat;main 1");
+    let mut bytes = encoded(&profile);
+    let path = b"/usr/bin/cat";
+    let found = bytes.windows(path.len()).rposition(|window| window == path).unwrap();
+    let container = found + path.len();
+    let added = bytes.drain(container + 1..container + 7);
+    assert!(added.eq([0; 6]));
+    bytes[8] = 1;
+    let end = bytes.len() - 8;
+    let sum = checksum(&bytes[..end]);
+    bytes[end..].copy_from_slice(&sum.to_le_bytes());
+    let again = Profile::decode(&bytes[..]).unwrap();
+    assert_eq!(again.processes(), profile.processes());
+    assert_eq!(again.count(), 1);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use super::number::Writer;
 use super::{MAGIC, MAX_FRAMES, MAX_PARTS, VERSION, checksum};
 use crate::profile::label::LabelValue;
 use crate::profile::samples::NO_CPU;
-use crate::profile::{Data, FrameId, NamedFrame, Profile, StackId, Thread, TraceId, Unit};
+use crate::profile::{Data, FrameId, NamedFrame, Process, Profile, StackId, Thread, TraceId, Unit};
 use crate::symbol::Symbol;
 use crate::trace::{Found, Frame};
 
@@ -86,9 +86,14 @@ fn processes(data: &Data, texts: &mut Texts, out: &mut Writer) {
         out.number(process.pid);
         out.number(process.created);
         out.number(process.parent);
-        [&process.command_line, &process.executable, &process.container]
-            .iter()
-            .for_each(|text| out.text(text));
+        let Process { command_line, executable, container, cgroup, pod, .. } = process;
+        [command_line, executable, container, cgroup, pod].iter().for_each(|text| out.text(text));
+        out.number(process.user.map_or(0, |user| u64::from(user) + 1));
+        out.number(process.namespace_pid);
+        for pairs in [&process.environment, &process.attributes] {
+            out.list(pairs.len());
+            pairs.iter().flat_map(|(name, value)| [name, value]).for_each(|text| out.text(text));
+        }
     }
     out.list(data.threads.len());
     data.threads.iter().for_each(|thread| self::thread(thread, texts, out));
