@@ -1,11 +1,12 @@
 //! Names of the OpenTelemetry semantic conventions 1.44.0 that profiles contain.
 //!
-//! Sources: [profiles], [process], [thread], [container], [host], [service].
+//! Sources: [profiles], [process], [thread], [container], [k8s], [host], [service].
 //!
 //! [profiles]: https://opentelemetry.io/docs/specs/semconv/general/profiles/
 //! [process]: https://opentelemetry.io/docs/specs/semconv/registry/attributes/process/
 //! [thread]: https://opentelemetry.io/docs/specs/semconv/registry/attributes/thread/
 //! [container]: https://opentelemetry.io/docs/specs/semconv/registry/attributes/container/
+//! [k8s]: https://opentelemetry.io/docs/specs/semconv/registry/attributes/k8s/
 //! [host]: https://opentelemetry.io/docs/specs/semconv/registry/attributes/host/
 //! [service]: https://opentelemetry.io/docs/specs/semconv/registry/attributes/service/
 
@@ -24,6 +25,8 @@ pub(crate) const PROCESS_EXECUTABLE_PATH: &str = "process.executable.path";
 pub(crate) const PROCESS_EXECUTABLE_NAME: &str = "process.executable.name";
 /// Resource: the container id of the process.
 pub(crate) const CONTAINER_ID: &str = "container.id";
+/// Resource: the unique id of the process's Kubernetes pod.
+pub(crate) const POD_UID: &str = "k8s.pod.uid";
 /// Resource: the name of the machine.
 pub(crate) const HOST_NAME: &str = "host.name";
 /// Resource: the permanent id of the machine, `/etc/machine-id`.

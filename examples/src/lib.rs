@@ -2,7 +2,11 @@
 
 mod budget;
 
+mod by;
+
 mod core_file;
+
+mod engine;
 
 mod filter;
 
@@ -11,6 +15,8 @@ mod memory;
 mod options;
 
 mod print;
+
+mod privacy;
 
 mod privilege;
 
@@ -29,11 +35,14 @@ pub mod toy;
 mod trigger;
 
 pub use budget::{budget, describe_budget};
+pub use by::By;
 pub use core_file::{Call, CoreFile, Stack};
+pub use engine::Engine;
 pub use filter::filter;
 pub use memory::give_back;
 pub use options::{Options, Usage};
 pub use print::{fail, print, say, show};
+pub use privacy::{Privacy, Redacted};
 pub use privilege::explain_start_error;
 pub use progress::Progress;
 pub use recorded_stack::RecordedStack;

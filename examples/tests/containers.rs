@@ -7,10 +7,11 @@ use std::fs;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
+use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use ebpf_profiler_core::Profiler;
-use ebpf_profiler_core::live::Builder;
+use ebpf_profiler_core::live::{Builder, Enrichment};
 use ebpf_profiler_core::profile::{Process, Profile};
 use ebpf_profiler_core::symbol::NoSymbols;
 
@@ -148,4 +149,36 @@ fn process_has_parent_user_and_what_was_requested() {
     assert_ne!(inner.pid, 1);
     end(host);
     end(other);
+}
+
+/// The hook never returns for one process; profiles go on, and the others have its answers.
+#[test]
+#[ignore = "needs root"]
+fn hook_that_blocks_delays_neither_profiles_nor_the_end() {
+    let (named, blocking) = (busy().spawn().unwrap(), busy().spawn().unwrap());
+    let (first, second) = (named.id(), blocking.id());
+    let (_open, shut) = channel::<()>();
+    let hook = move |process: &Process| {
+        if process.pid == second {
+            let _ = shut.recv();
+        }
+        Enrichment::new().attribute("service.name", "shop").label("tenant", "blue")
+    };
+    let profiler = start(Profiler::builder().pids([first]).enrich(hook));
+    std::thread::sleep(Duration::from_millis(500));
+    let alone = profiler.set_pids([first, second]).unwrap().profile;
+    std::thread::sleep(Duration::from_millis(500));
+    let both = profiler.take_profile().unwrap();
+    let health = profiler.stop().unwrap();
+    assert!(health.deadline.threads.is_empty(), "{health:?}");
+    let service = |profile: &Profile, pid: u32| {
+        let mut samples = profile.samples().filter(|sample| sample.process().pid == pid);
+        samples.next().map(|it| (it.process().attributes.len(), it.labels().get("tenant").is_some()))
+    };
+    assert_eq!(service(&alone, first), Some((1, true)));
+    assert_eq!((service(&both, first), service(&both, second)), (Some((1, true)), Some((0, false))));
+    let stats = health.enrichment.unwrap();
+    assert!(stats.calls >= 1 && stats.late >= 1, "{stats:?}");
+    end(named);
+    end(blocking);
 }

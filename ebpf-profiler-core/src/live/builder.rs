@@ -1,6 +1,7 @@
 //! Configuration and start of a profiler.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ebpf_programs::abi::arena::{BLOCK, CHUNK_BLOCKS, CHUNKS};
@@ -10,6 +11,7 @@ use super::clock;
 use super::control::Settings;
 use super::cpus;
 use super::descriptors;
+use super::enrichment::Enrichment;
 use super::error::{OptionError, StartError};
 use super::filter::Filter;
 use super::held_map;
@@ -26,14 +28,14 @@ use super::requirements;
 use super::reservation::Reservation;
 use super::source::LiveSource;
 use super::system::{LiveSystem, mappings_of_process};
-use super::threads::{KeptBudget, Parts, Threads};
+use super::threads::{Enricher, Hook, KeptBudget, Parts, Threads};
 use super::trigger::Trigger;
 use super::waker::Waker;
 use crate::label::{self, Recording};
 use crate::language::Language;
 use crate::pipeline::{Clock, Pipeline};
 use crate::process::{Pids, System};
-use crate::profile::SampleKind;
+use crate::profile::{Process, SampleKind};
 use crate::registry::{Limits, Registry};
 use crate::replay::{RecordOptions, Recorder, RecordingSymbolizer, RecordingSystem};
 use crate::sink::Sink;
@@ -81,6 +83,7 @@ pub struct Builder {
     command_lines: bool,
     environment: Vec<String>,
     reservation: Option<Reservation>,
+    enrichment: Option<Hook>,
 }
 
 impl Builder {
@@ -112,6 +115,7 @@ impl Builder {
             command_lines: false,
             environment: Vec::new(),
             reservation: None,
+            enrichment: None,
         }
     }
 
@@ -342,6 +346,39 @@ impl Builder {
         self
     }
 
+    /// Adds labels and resource attributes to each process, which `hook` returns: names of its pod,
+    /// image or tenant. Replaces a former hook.
+    ///
+    /// It is called once for each process, in a thread of its own, when the first sample of the
+    /// process arrives; again if container, user or other fields of the process change. The answer is
+    /// kept for all profiles, and in them before sinks get them. A profile waits at most a second for
+    /// answers, and not at all while a call takes longer: [`Health::enrichment`] counts the processes
+    /// without one. The end of the profiler does not wait for the hook. Recordings have no answers.
+    ///
+    /// Nothing is contacted by this crate. The example `enrich` asks a container engine by its socket.
+    ///
+    /// [`Health::enrichment`]: super::Health::enrichment
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # use ebpf_profiler_core::internal::leaves::ebpf_profiler_unwind;
+    /// use ebpf_profiler_core::{Profiler, live::Enrichment, profile::Process};
+    ///
+    /// // The service is in the environment of the process.
+    /// let hook = |process: &Process| match process.environment.first() {
+    ///     Some((_, service)) => Enrichment::new().attribute("service.name", service),
+    ///     None => Enrichment::new(),
+    /// };
+    /// let builder = Profiler::builder().environment(["OTEL_SERVICE_NAME"]).enrich(hook);
+    /// let profiler = builder.unwind(ebpf_profiler_unwind::tables()).start()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn enrich(mut self, hook: impl FnMut(&Process) -> Enrichment + Send + 'static) -> Builder {
+        self.enrichment = Some(Box::new(hook));
+        self
+    }
+
     /// Opens code files of file systems that another program or machine serves: FUSE, NFS, SMB and
     /// others. By default only those of local file systems, and of the file system of `/`, have
     /// unwind tables and names.
@@ -503,6 +540,11 @@ impl Builder {
             true => Some(record_labels(&mut pipeline, &waker)?),
             false => None,
         };
+        let enricher = self.enrichment.map(|hook| (Enricher::default(), hook));
+        if let Some((enricher, _)) = &enricher {
+            let enricher = enricher.clone();
+            pipeline.set_seen(Arc::new(move |process| enricher.ask(process)));
+        }
         // The threads start with the priority that this one had.
         drop(raised);
         let parts = Parts {
@@ -516,6 +558,7 @@ impl Builder {
             recorder: recorder.clone(),
             budget,
             reservation: self.reservation,
+            enricher,
             is_alive: Box::new(options::is_alive),
         };
         let threads =

@@ -1,4 +1,4 @@
-//! What is set for a running profiler, and changes of it.
+//! Settings of a running profiler, and changes of them.
 
 use std::time::Duration;
 
@@ -69,7 +69,7 @@ impl Changes {
     }
 }
 
-/// What a change of a running profiler returns.
+/// The outcome of a change of a running profiler.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Changed {
@@ -80,7 +80,7 @@ pub struct Changed {
     pub skipped: Vec<OptionError>,
 }
 
-/// What is set for a running profiler: by its [`Builder`](super::Builder), and by changes since.
+/// Settings of a running profiler: those of its [`Builder`](super::Builder), and changes since.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Settings {
@@ -107,6 +107,21 @@ pub struct Settings {
 }
 
 impl Settings {
+    #[cfg(test)]
+    pub(super) fn of_test() -> Settings {
+        Settings {
+            frequency: 100,
+            pids: Pids::All,
+            filter: Filter::new(),
+            is_paused: false,
+            triggers: Vec::new(),
+            interval: None,
+            budget: None,
+            deadline: Duration::from_secs(60),
+            reply_deadline: Duration::from_secs(60),
+        }
+    }
+
     /// Returns the time between two samples of a CPU.
     pub(super) fn period(&self) -> Duration {
         super::options::period(self.frequency)

@@ -1,4 +1,4 @@
-//! What `/proc` says of a process beside its memory.
+//! Descriptions of processes from `/proc`.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _};

@@ -81,7 +81,7 @@ pub enum StartError {
     },
     /// The programs of the crate `ebpf-programs` do not match this library.
     Object {
-        /// What does not match.
+        /// The part that does not match.
         what: String,
     },
     /// The file of a recording can't be created.

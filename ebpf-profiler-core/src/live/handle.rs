@@ -90,7 +90,8 @@ impl Handle {
     /// Returns the counters, as [`Profiler::health`](super::Profiler::health) does.
     pub fn health(&self) -> Health {
         let recording = self.recorder.as_ref().map(Recorder::stats);
-        self.remote.state().health(recording, self.remote.reservation())
+        let remote = &self.remote;
+        remote.state().health(recording, remote.reservation(), remote.enrichment())
     }
 
     /// Returns `true` while samples can still come, as

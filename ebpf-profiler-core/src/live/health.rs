@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::enrichment::EnrichmentStats;
 use super::reservation::ReservationStats;
 use super::usage::Usage;
 use crate::pipeline::PipelineStats;
@@ -44,6 +45,8 @@ pub struct Health {
     pub sinks: SinkStats,
     /// The last 100 errors and panics of sinks.
     pub sink_errors: Vec<String>,
+    /// Counters of the hook of [`Builder::enrich`](super::Builder::enrich), if there is one.
+    pub enrichment: Option<EnrichmentStats>,
     /// Work that deadlines cut off.
     pub deadline: DeadlineStats,
     /// Counters of the recording, if there is one.

@@ -64,6 +64,8 @@ mod describe;
 
 mod descriptors;
 
+mod enrichment;
+
 mod error;
 
 mod filter;
@@ -142,6 +144,7 @@ mod waker;
 pub use budget::Budget;
 pub use builder::Builder;
 pub use control::{Changed, Changes, Settings};
+pub use enrichment::{Enrichment, EnrichmentStats};
 pub use error::{ChangeError, OptionError, StartError, StopError};
 pub use filter::{Filter, FilterError};
 pub use handle::Handle;

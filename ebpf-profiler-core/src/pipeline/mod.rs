@@ -27,6 +27,8 @@ mod stacks;
 
 mod threads;
 
+#[cfg(feature = "live")]
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use ebpf_programs::abi::reason::Counter;
@@ -40,6 +42,8 @@ pub(crate) use self::late::Urgency;
 pub(crate) use self::left::LeftModule;
 pub use self::pending::PendingProfile;
 use self::stacks::StackShares;
+#[cfg(feature = "live")]
+use self::threads::Seen;
 use self::threads::{LabelSource, Threads};
 use crate::language::Splice;
 use crate::profile::{Labels, ProfileBuilder, SampleKind};
@@ -145,6 +149,12 @@ impl Pipeline {
         self.builder = ProfileBuilder::of_kinds(self.kinds.iter().cloned());
     }
 
+    /// Calls `seen` with the process of each new thread of a profile, while it is made.
+    #[cfg(feature = "live")]
+    pub(crate) fn set_seen(&mut self, seen: Arc<Seen>) {
+        self.threads.set_seen(seen);
+    }
+
     /// Sets the source of the labels of a process's threads.
     #[cfg(feature = "live")]
     pub(crate) fn set_labels(&mut self, pid: u32, labels_at: fn(u32, u64) -> Option<Labels>) {
@@ -195,7 +205,7 @@ impl Pipeline {
     /// Takes the events of `batch` as [`urgent`](Urgency) as they are.
     pub(crate) fn take_by(&mut self, batch: &mut Batch, urgency: &dyn Fn() -> Urgency) {
         self.execs.read(batch);
-        self.describe_early(batch, urgency);
+        self.describe_early(batch);
         for held in self.execs.take_held() {
             self.tick(&held.record());
         }
@@ -228,8 +238,8 @@ impl Pipeline {
     }
 
     /// Reads what is known of the processes with samples while they run.
-    fn describe_early(&mut self, batch: &Batch, urgency: &dyn Fn() -> Urgency) {
-        if urgency() == Urgency::Over {
+    fn describe_early(&mut self, batch: &Batch) {
+        if self.registry.is_over() {
             return;
         }
         let mut last = 0;
@@ -249,7 +259,7 @@ impl Pipeline {
         let now = SystemTime::now();
         let start = std::mem::replace(&mut self.since, now);
         self.show_held(start);
-        self.threads = Threads::default();
+        self.threads = self.threads.next();
         self.stacks = StackShares::default();
         let next = ProfileBuilder::of_kinds(self.kinds.iter().cloned());
         let mut builder = std::mem::replace(&mut self.builder, next);

@@ -1,5 +1,7 @@
 //! Numbers of threads in a builder.
 
+use std::sync::Arc;
+
 use hashbrown::HashMap;
 
 use crate::process::Description;
@@ -28,9 +30,25 @@ pub(super) struct Threads {
     by_process: HashMap<u32, HashMap<Key, ThreadId>>,
     /// Number of threads with labels.
     labelled: usize,
+    /// Called with the process of each new thread.
+    seen: Option<Arc<Seen>>,
 }
 
+/// Learns of the processes of a profile while it is made.
+pub(crate) type Seen = dyn Fn(&Process) + Send + Sync;
+
 impl Threads {
+    /// Returns no threads, for the next profile.
+    pub(super) fn next(&self) -> Threads {
+        Threads { seen: self.seen.clone(), ..Threads::default() }
+    }
+
+    /// Calls `seen` with the process of each new thread.
+    #[cfg(feature = "live")]
+    pub(super) fn set_seen(&mut self, seen: Arc<Seen>) {
+        self.seen = Some(seen);
+    }
+
     /// Removes the threads of a process that ended or executed another program.
     pub(super) fn remove(&mut self, pid: u32) {
         self.by_process.remove(&pid);
@@ -54,7 +72,11 @@ impl Threads {
             return thread;
         }
         let description = registry.describe(tick.pid, tick.time);
-        let process = builder.process(process(tick.pid, description));
+        let process = process(tick.pid, description);
+        if let Some(seen) = &self.seen {
+            seen(&process);
+        }
+        let process = builder.process(process);
         let labels = key.2.clone();
         self.labelled += usize::from(!labels.is_empty());
         let thread = builder.thread(Thread { labels, ..Thread::new(process, tick.tid, tick.name()) });

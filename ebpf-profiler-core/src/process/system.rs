@@ -51,7 +51,7 @@ pub trait System: Send {
     }
 }
 
-/// What is known of a process beside its memory.
+/// Facts about a process beside its memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Description {

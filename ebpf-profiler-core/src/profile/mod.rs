@@ -20,9 +20,11 @@ mod label;
 
 mod losses;
 
+mod mapped;
 mod merge;
 mod names;
 mod naming;
+
 mod part;
 mod sample_kind;
 mod samples;

@@ -83,19 +83,40 @@ impl<'p> Envelope<'p> {
     ///
     /// Keys and values are inline: a collector loses string indices in resources.
     pub(super) fn resource(&self, process: &Process) -> Vec<u8> {
-        let mut out = self.shared.clone();
-        put_number(semantic::PROCESS_PID, process.pid.into(), &mut out);
+        let mut out = self.shared(process);
+        // A group of processes has none.
+        if process.pid != 0 {
+            put_number(semantic::PROCESS_PID, process.pid.into(), &mut out);
+        }
         let name = process.executable.rsplit('/').next().unwrap_or_default();
         let created = self.machine.time_of(process.created).unwrap_or_default();
-        for (key, value) in [
+        let known = [
             (semantic::PROCESS_CREATION_TIME, &*created),
             (semantic::PROCESS_EXECUTABLE_PATH, &process.executable),
             (semantic::PROCESS_EXECUTABLE_NAME, name),
             (semantic::CONTAINER_ID, &process.container),
-        ] {
-            if !value.is_empty() {
-                put_text(key, value, &mut out);
-            }
+            (semantic::POD_UID, &process.pod),
+        ];
+        let known = known.into_iter().filter(|(_, value)| !value.is_empty());
+        // Keys are unique in a resource.
+        let is_free =
+            |key: &str| key != semantic::PROCESS_PID && known.clone().all(|(other, _)| other != key);
+        let added = process.attributes.iter().map(|(key, value)| (&**key, &**value));
+        for (key, value) in known.clone().chain(added.filter(|(key, _)| is_free(key))) {
+            put_text(key, value, &mut out);
+        }
+        out
+    }
+
+    /// Returns the encoded attributes of the machine, without those that the process has itself.
+    fn shared(&self, process: &Process) -> Vec<u8> {
+        if process.attributes.is_empty() {
+            return self.shared.clone();
+        }
+        let mut out = Vec::new();
+        let is_own = |key: &str| process.attributes.iter().any(|(own, _)| **own == *key);
+        for (key, value) in self.machine.attributes().filter(|(key, _)| !is_own(key)) {
+            put_text(key, value, &mut out);
         }
         out
     }

@@ -301,7 +301,11 @@ impl<'p> Numbers<'p> {
     }
 
     fn new_thread(&mut self, thread: &Thread) -> Attributes {
-        let mut numbers = vec![self.dictionary.int_attribute(semantic::THREAD_ID, thread.tid.into())];
+        let mut numbers = Vec::new();
+        // Several threads that were made one have none.
+        if thread.tid != 0 {
+            numbers.push(self.dictionary.int_attribute(semantic::THREAD_ID, thread.tid.into()));
+        }
         if !thread.name.is_empty() {
             numbers.push(self.dictionary.text_attribute(semantic::THREAD_NAME, &thread.name));
         }

@@ -1,7 +1,7 @@
 //! pprof encoding of profiles.
 //!
 //! ```text
-//! sample      labels process.pid, process.executable.name, container.id, thread.id, thread.name, and those of the sample
+//! sample      labels process.pid, process.executable.name, container.id, k8s.pod.uid, thread.id, thread.name, attributes of the process, and labels of the sample
 //!             values of CPU time samples/count = ticks, cpu/nanoseconds = ticks * period;
 //!             of each other kind its value, such as off_cpu/nanoseconds; samples/count = events if there is no CPU time
 //! location    mapping, address in the file, functions innermost first
@@ -153,16 +153,21 @@ fn identity(sample: &Sample<'_>, stack: &[u32], tables: &mut Tables<'_>) -> Vec<
     let mut out = Vec::new();
     out.packed(sample::LOCATION, stack);
     // Numeric labels are shown as quantities with a unit.
+    let number = |number: u32| if number == 0 { String::new() } else { number.to_string() };
     for (key, text) in [
-        (semantic::PROCESS_PID, &*process.pid.to_string()),
+        (semantic::PROCESS_PID, &*number(process.pid)),
         (semantic::PROCESS_EXECUTABLE_NAME, process.executable.rsplit('/').next().unwrap_or_default()),
         (semantic::CONTAINER_ID, &process.container),
-        (semantic::THREAD_ID, &thread.tid.to_string()),
+        (semantic::POD_UID, &process.pod),
+        (semantic::THREAD_ID, &number(thread.tid)),
         (semantic::THREAD_NAME, &thread.name),
     ] {
         if !text.is_empty() {
             put_label(key, text, tables, &mut out);
         }
+    }
+    for (key, value) in &process.attributes {
+        put_label(key, value, tables, &mut out);
     }
     for label in sample.labels() {
         put_label(label.key(), &label.value().to_string(), tables, &mut out);

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use ebpf_profiler_core::Profiler;
 use ebpf_profiler_core::live::{Builder, Health, State, requirements};
 use ebpf_profiler_otlp::{ExportError, Exporter, Resource, Settings, Stats};
-use examples::{Options, Reporter, Signals, Usage, explain_start_error, fail};
+use examples::{Options, Privacy, Redacted, Reporter, Signals, Usage, explain_start_error, fail};
 
 const USAGE: Usage = Usage {
     about: "agent: profiles this machine and sends the profiles to an OpenTelemetry collector\n\n\
@@ -34,6 +34,12 @@ const USAGE: Usage = Usage {
         ("queue-mib", "N", "maximum size of the queue in memory (64)"),
         ("service-name", "NAME", "resource attribute service.name"),
         ("attribute", "KEY=VALUE", "further resource attribute; repeatable"),
+        (
+            "privacy",
+            "LEVEL",
+            "what is sent of processes: containers, processes (ids, paths, threads) or all (command lines) (containers)",
+        ),
+        ("resources", "N", "maximum number of resources in a profile; smaller ones are sent as one (1000)"),
         ("interval", "SECONDS", "time between two profiles, 20 % more or less at random (5)"),
         ("frequency", "HZ", "samples per second and CPU, 1 to 10000 (19)"),
         ("on", "TRIGGER", "event to sample on: cpu, off-cpu:1ms, …, or help; repeatable (cpu)"),
@@ -72,8 +78,10 @@ fn main() {
     let endpoint = settings.endpoint().to_owned();
     let exporter = Exporter::new(settings).unwrap_or_else(|error| fail(error));
     let sent = exporter.watch();
-    let profiler =
-        builder(&options).sink(exporter).start().unwrap_or_else(|error| fail(explain_start_error(&error)));
+    let profiler = builder(&options)
+        .sink(redacted(&options, exporter))
+        .start()
+        .unwrap_or_else(|error| fail(explain_start_error(&error)));
     report_requirements();
     say(&format!("profiles this machine and sends to {endpoint}"));
 
@@ -86,6 +94,15 @@ fn main() {
     end(&health, &sent(), &mut reporter);
 }
 
+/// Returns the sink that sends what the level of privacy permits.
+fn redacted(options: &Options, exporter: Exporter) -> Redacted<Exporter> {
+    Redacted::new(exporter, privacy(options), options.get("resources", 1000))
+}
+
+fn privacy(options: &Options) -> Privacy {
+    options.get("privacy", Privacy::default())
+}
+
 fn builder(options: &Options) -> Builder {
     let mut profiler = Profiler::builder()
         .frequency(options.get("frequency", 19))
@@ -94,6 +111,9 @@ fn builder(options: &Options) -> Builder {
         .languages(ebpf_profiler_hll::all())
         .every(seconds(options, "interval", 5))
         .jitter(JITTER);
+    if privacy(options) == Privacy::All {
+        profiler = profiler.command_lines();
+    }
     for pid in options.all("pid") {
         profiler = profiler.pid(pid);
     }

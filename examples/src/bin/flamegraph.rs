@@ -13,7 +13,7 @@ use ebpf_profiler_core::live::{Health, Reservation};
 use ebpf_profiler_core::profile::Profile;
 use ebpf_profiler_core::sink::{File, Table, WriteError};
 use examples::{
-    Options, Progress, Usage, explain_start_error, fail, interrupted, notice_interrupts, print, say,
+    By, Options, Progress, Usage, explain_start_error, fail, interrupted, notice_interrupts, print, say,
     sleep_until_interrupted,
 };
 
@@ -39,6 +39,8 @@ const USAGE: Usage = Usage {
             "SHARE",
             "share of all CPUs that the kernel keeps free for profiling where they are scarce, or none (25%)",
         ),
+        ("by", "KEY", By::MEANING),
+        ("groups", "N", "number of pictures of --by; smaller parts share the last one (20)"),
         (
             "output",
             "FILE",
@@ -70,6 +72,8 @@ fn main() {
         .deadline(END)
         .unwind(ebpf_profiler_unwind::tables())
         .languages(ebpf_profiler_hll::all());
+    let by = By::of(&options);
+    profiler = By::prepare(by.as_ref(), profiler);
     for pid in options.all("pid") {
         profiler = profiler.pid(pid);
     }
@@ -93,7 +97,17 @@ fn main() {
     file.write(&profile).unwrap_or_else(|error| fail(error));
     drop(progress);
     report(&profile, &health, &output);
+    if let Some(by) = by {
+        write_parts(&profile, &by, options.get("groups", 20), &output);
+    }
     drop(reserved);
+}
+
+/// Writes a picture for each part of the profile.
+fn write_parts(profile: &Profile, by: &By, most: usize, output: &Path) {
+    let paths = by.write(profile, most, output).unwrap_or_else(|error| fail(error));
+    print(format_args!("\n{}", by.table(profile, most)));
+    paths.iter().for_each(|path| print(format_args!("{}\n", path.display())));
 }
 
 /// Opens the output before anything is sampled. A missing permission is returned: without the

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use ebpf_profiler_core::Profiler;
 use ebpf_profiler_core::profile::Profile;
 use ebpf_profiler_core::sink::Table;
-use examples::{Options, Usage, explain_start_error, fail, interrupted, notice_interrupts, say, show};
+use examples::{By, Options, Usage, explain_start_error, fail, interrupted, notice_interrupts, say, show};
 
 const USAGE: Usage = Usage {
     about: "top: the hottest functions of the machine, every two seconds",
@@ -19,7 +19,8 @@ const USAGE: Usage = Usage {
         ("seconds", "N", "duration (until Ctrl-C)"),
         ("frequency", "HZ", "samples per second and CPU, 1 to 10000 (97)"),
         ("pid", "PID", "only this process and its descendants; repeatable"),
-        ("rows", "N", "number of functions (25)"),
+        ("by", "KEY", By::MEANING),
+        ("rows", "N", "number of functions, or of parts (25)"),
     ],
     arguments: "",
 };
@@ -37,13 +38,16 @@ fn main() {
     notice_interrupts();
     let (screens_in, screens_out) = channel();
 
+    let by = By::of(&options);
+    let drawn = by.clone();
     let mut profiler = Profiler::builder()
         .frequency(options.get("frequency", 97))
         .unwind(ebpf_profiler_unwind::tables())
         .languages(ebpf_profiler_hll::all())
         .every(INTERVAL)
         // The main thread draws, because a terminal may block.
-        .sink(move |profile: &Profile| Ok(screens_in.send(screen(profile, rows))?));
+        .sink(move |profile: &Profile| Ok(screens_in.send(screen(profile, drawn.as_ref(), rows))?));
+    profiler = By::prepare(by.as_ref(), profiler);
     for pid in options.all("pid") {
         profiler = profiler.pid(pid);
     }
@@ -65,12 +69,15 @@ fn main() {
     say(format_args!("{} samples, {} lost", health.ticks - health.filtered, health.lost));
 }
 
-fn screen(profile: &Profile, rows: usize) -> String {
+fn screen(profile: &Profile, by: Option<&By>, rows: usize) -> String {
     let whole: u64 =
         profile.samples().filter(|sample| sample.trace().is_whole()).map(|sample| sample.count()).sum();
     let head =
         format!("{} samples in {:.1} s, {whole} whole", profile.count(), profile.duration().as_secs_f32());
-    format!("{head}\n\n{}", Table::new(profile).rows(rows))
+    match by {
+        Some(by) => format!("{head}\n\n{}", by.table(profile, rows)),
+        None => format!("{head}\n\n{}", Table::new(profile).rows(rows)),
+    }
 }
 
 /// Prints a screen. Returns `false` if the reader has closed the pipe.

@@ -32,7 +32,8 @@ impl Agent {
 
     /// Starts the agent through another command, for example `setpriv`.
     pub(crate) fn by(mut command: Command, endpoint: &str) -> Agent {
-        command.args(["--endpoint", endpoint, "--frequency", "97"]);
+        // What the tests compare is of single processes.
+        command.args(["--endpoint", endpoint, "--frequency", "97", "--privacy", "processes"]);
         Agent(command)
     }
 

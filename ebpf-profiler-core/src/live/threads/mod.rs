@@ -32,6 +32,8 @@ mod early;
 
 mod ending;
 
+mod enrich;
+
 mod names;
 
 mod pipeline;
@@ -54,6 +56,7 @@ use std::time::Duration;
 pub(super) use self::budget::KeptBudget;
 use self::drain::Drain;
 use self::ending::{Ending, Stage};
+pub(super) use self::enrich::{Enricher, Hook};
 use self::names::Names;
 use self::pipeline::PipelineThread;
 pub(super) use self::remote::Remote;
@@ -96,7 +99,7 @@ pub(super) enum Command {
 
 /// A change of the settings of a running profiler.
 ///
-/// What is `None` stays as it is.
+/// Settings that are `None` stay as they are.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Change {
     pub(super) frequency: Option<u32>,
@@ -123,7 +126,7 @@ struct Flush {
     ends: Ends,
 }
 
-/// What a flush ends.
+/// The end of a flush: a profile, or a pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ends {
     Profile,
@@ -168,6 +171,7 @@ struct Shared {
     /// The last profile while the names thread symbolizes it.
     unnamed: Mutex<Option<PendingProfile>>,
     reservation: Option<Reservation>,
+    enricher: Option<Enricher>,
 }
 
 /// Commands that the drain thread has not taken.
@@ -190,7 +194,7 @@ impl std::fmt::Debug for Command {
 }
 
 impl Shared {
-    fn new(settings: Settings, reservation: Option<Reservation>) -> Shared {
+    fn new(settings: Settings, reservation: Option<Reservation>, enricher: Option<Enricher>) -> Shared {
         Shared {
             commands: Mutex::default(),
             commanded: Condvar::new(),
@@ -204,7 +208,13 @@ impl Shared {
             jobs: AtomicUsize::new(0),
             unnamed: Mutex::default(),
             reservation,
+            enricher,
         }
+    }
+
+    #[cfg(test)]
+    fn of_test() -> Shared {
+        Shared::new(Settings::of_test(), None, None)
     }
 
     /// Queues a command. Returns `false` if the drain thread has ended.
@@ -267,6 +277,7 @@ pub(super) struct Parts {
     pub(super) recorder: Option<Recorder>,
     pub(super) budget: Option<KeptBudget>,
     pub(super) reservation: Option<Reservation>,
+    pub(super) enricher: Option<(Enricher, Hook)>,
     /// Returns `true` while a process runs.
     pub(super) is_alive: Box<dyn Fn(u32) -> bool + Send>,
 }
@@ -282,7 +293,8 @@ pub(super) struct Threads {
 impl Threads {
     /// Starts the threads.
     pub(super) fn start(parts: Parts) -> io::Result<Threads> {
-        let shared = Arc::new(Shared::new(parts.settings.clone(), parts.reservation.clone()));
+        let enricher = parts.enricher.as_ref().map(|(enricher, _)| enricher.clone());
+        let shared = Arc::new(Shared::new(parts.settings.clone(), parts.reservation.clone(), enricher));
         let (batches_in, batches_out) = sync_channel(BATCHES);
         let (used_in, used_out) = sync_channel(BATCHES);
         let (jobs_in, jobs_out) = channel();
@@ -298,6 +310,7 @@ impl Threads {
             is_alive,
             settings,
             budget,
+            enricher,
             ..
         } = parts;
         let queues: Vec<_> = sinks.iter().map(|_| Arc::new(Queue::default())).collect();
@@ -320,12 +333,22 @@ impl Threads {
                 SinkThread::new(number, sink, threads.queues[number].clone(), threads.remote.shared.clone());
             threads.spawn(format!("ebpf-sink-{number}"), Part::Shared, &alive, |part| sink.run(part))?;
         }
+        if let Some((enricher, hook)) = enricher {
+            threads.spawn_hook(enricher, hook)?;
+        }
         threads
             .spawn("ebpf-names".to_owned(), Part::Shared, &alive, move |part| names.run(part, &jobs_out))?;
         let run = move |part: Option<&Reserved>| pipeline.run(part, &batches_out);
         threads.spawn("ebpf-pipeline".to_owned(), Part::Shared, &alive, run)?;
         threads.spawn("ebpf-drain".to_owned(), Part::First, &alive, |_| drain.run())?;
         Ok(threads)
+    }
+
+    /// Starts the thread of a hook, which nobody waits for: it may never return.
+    fn spawn_hook(&self, enricher: Enricher, hook: Hook) -> io::Result<()> {
+        let shared = self.remote.shared.clone();
+        let thread = std::thread::Builder::new().name("ebpf-enrich".to_owned());
+        thread.spawn(move || enricher.run(hook, &shared)).map(drop)
     }
 
     fn spawn(

@@ -75,6 +75,10 @@ impl Names {
                 *lock(&shared.unnamed) = Some(job.profile.clone());
             }
             let profile = job.profile.symbolize(&mut symbolizer);
+            let profile = match &shared.enricher {
+                Some(enricher) => enricher.apply(profile, shared.ending.left(Stage::Names)),
+                None => profile,
+            };
             lock(&shared.unnamed).take();
             // Nothing was sampled in a pause.
             for queue in queues.iter().filter(|_| !job.is_pause) {
@@ -103,6 +107,9 @@ impl Drop for Names {
             queue.end();
         }
         self.shared.end();
+        if let Some(enricher) = &self.shared.enricher {
+            enricher.end();
+        }
     }
 }
 

@@ -5,11 +5,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::super::control::Settings;
+use super::super::enrichment::EnrichmentStats;
 use super::super::error::{ChangeError, StopError};
 use super::super::reservation::{Reservation, ReservationStats};
 use super::super::waker::Waker;
 use super::super::{perf, priority};
-use super::{Change, Command, Shared, Stage, State, lock};
+use super::{Change, Command, Enricher, Shared, Stage, State, lock};
 use crate::profile::Profile;
 
 /// Sends commands to the threads, and reads what they share.
@@ -39,6 +40,11 @@ impl Remote {
     /// Returns the state of the reservation, if there is one.
     pub(in super::super) fn reservation(&self) -> Option<ReservationStats> {
         self.shared.reservation.as_ref().map(Reservation::stats)
+    }
+
+    /// Returns the counters of the hook, if there is one.
+    pub(in super::super) fn enrichment(&self) -> Option<EnrichmentStats> {
+        self.shared.enricher.as_ref().map(Enricher::stats)
     }
 
     /// Returns `true` while samples can still come.

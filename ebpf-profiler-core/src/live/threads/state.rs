@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use ebpf_programs::abi::reason::Counter;
 
+use super::super::enrichment::EnrichmentStats;
 use super::super::health::{BudgetStats, DeadlineStats, Health, SinkStats};
 use super::super::reservation::ReservationStats;
 use super::super::usage::Usage;
@@ -44,12 +45,13 @@ impl State {
         self.sink_errors.push(error);
     }
 
-    /// Returns the counters, with those of the recording and of the reservation if there are any,
-    /// and the resource usage up to now.
+    /// Returns the counters, with those of the recording, the reservation and the hook if there are
+    /// any, and the resource usage up to now.
     pub(in super::super) fn health(
         self,
         recording: Option<RecordStats>,
         reservation: Option<ReservationStats>,
+        enrichment: Option<EnrichmentStats>,
     ) -> Health {
         let (counts, mut losses) = (self.counts, self.losses);
         Counts::LOSSES
@@ -69,6 +71,7 @@ impl State {
             symbols: self.symbols,
             sinks: self.sinks,
             sink_errors: self.sink_errors,
+            enrichment,
             deadline: self.deadline,
             recording,
             budget: self.budget,

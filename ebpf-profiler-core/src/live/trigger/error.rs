@@ -25,17 +25,17 @@ use std::io;
 pub enum AttachError {
     /// A file, function, probe, tracepoint or field does not exist.
     NotFound {
-        /// What is missing, and where it was searched.
+        /// The missing thing, and where it was searched.
         what: String,
     },
     /// The trigger cannot be used as it is: a pattern, an argument or a value is wrong.
     Invalid {
-        /// What is wrong.
+        /// The fault.
         what: String,
     },
     /// A pattern has more matches than are possible.
     TooMany {
-        /// What matches: functions, files, places.
+        /// The sort of matches: functions, files, places.
         what: &'static str,
         /// Number of matches.
         count: usize,
@@ -44,12 +44,12 @@ pub enum AttachError {
     },
     /// The kernel or the machine lacks what the trigger needs.
     Unsupported {
-        /// What is missing.
+        /// The missing feature.
         what: String,
     },
     /// A system call failed: the kernel does not attach the program, or a file cannot be read.
     System {
-        /// What failed, without the error.
+        /// The operation, without the error.
         what: String,
         /// Error of the system.
         error: io::Error,
