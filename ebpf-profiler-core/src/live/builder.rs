@@ -10,6 +10,7 @@ use super::budget::Budget;
 use super::clock;
 use super::control::Settings;
 use super::cpus;
+use super::describe;
 use super::descriptors;
 use super::enrichment::Enrichment;
 use super::error::{OptionError, StartError};
@@ -559,6 +560,7 @@ impl Builder {
             budget,
             reservation: self.reservation,
             enricher,
+            describe: describe::describe,
             is_alive: Box::new(options::is_alive),
         };
         let threads =

@@ -115,6 +115,6 @@ mod tests {
             });
         known.apply(&mut process, &mut [&mut thread]);
         assert_eq!(thread.labels.get("tenant"), Some(&"red".into()));
-        assert_eq!((thread.labels.get("zone"), thread.labels.iter().len()), (Some(&"a".into()), Labels::MAX));
+        assert_eq!((thread.labels.get("x0"), thread.labels.iter().len()), (Some(&"y".into()), Labels::MAX));
     }
 }

@@ -88,7 +88,10 @@ impl System for LiveSystem {
     }
 
     fn describe(&self, pid: u32) -> Description {
-        let mut description = describe::describe(pid);
+        self.complete(pid, describe::describe(pid))
+    }
+
+    fn complete(&self, pid: u32, mut description: Description) -> Description {
         if self.command_lines {
             // They are in the memory of the process, as its environment is.
             let read = self.helpers.call(pid, move || describe::command_line(pid));

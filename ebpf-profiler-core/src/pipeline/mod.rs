@@ -238,16 +238,15 @@ impl Pipeline {
     }
 
     /// Reads what is known of the processes with samples while they run.
-    fn describe_early(&mut self, batch: &Batch) {
+    fn describe_early(&mut self, batch: &mut Batch) {
         if self.registry.is_over() {
             return;
         }
-        let mut last = 0;
-        for pid in batch.pids() {
-            // Most samples of a CPU are of the process of the one before.
-            if std::mem::replace(&mut last, pid) != pid {
-                self.registry.describe_early(pid, self.execs.concern(pid));
-            }
+        // Most samples of a CPU are of the process of the one before.
+        let mut pids: Vec<u32> = batch.pids().collect();
+        pids.dedup();
+        for pid in pids {
+            self.registry.describe_early(pid, self.execs.concern(pid), || batch.take_description(pid));
         }
     }
 

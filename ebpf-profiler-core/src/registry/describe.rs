@@ -17,12 +17,20 @@ const MAX_GENERATIONS: usize = 4;
 impl Registry {
     /// Reads the description of a process with samples in the batch that begins, unless it is known
     /// and stays the same. `changes` if the process begins, ends or executes another program in
-    /// the batch.
-    pub(crate) fn describe_early(&mut self, pid: u32, changes: bool) {
+    /// the batch. `read` returns a description that came with the batch.
+    pub(crate) fn describe_early(
+        &mut self,
+        pid: u32,
+        changes: bool,
+        read: impl FnOnce() -> Option<Description>,
+    ) {
         let is_known = self.processes.get(&pid).is_some_and(|entry| entry.description.is_some());
         let is_due = changes || !is_known && self.is_selected(pid);
         if is_due && pid != 0 && !self.described.contains_key(&pid) {
-            let description = self.system.describe(pid);
+            let description = match read() {
+                Some(description) => self.system.complete(pid, description),
+                None => self.system.describe(pid),
+            };
             self.described.insert(pid, description);
         }
     }
@@ -121,7 +129,7 @@ mod tests {
     #[test]
     fn what_was_read_early_is_that_of_the_program_executed_since() {
         let mut registry = registry(&[CHILD]);
-        registry.describe_early(CHILD, true);
+        registry.describe_early(CHILD, true, || None);
         registry.system = Box::new(FakeSystem::default());
         apply(&mut registry, CHILD, Life::Forked { parent: PARENT });
         apply(&mut registry, CHILD, Life::Executed);
@@ -147,9 +155,17 @@ mod tests {
     fn processes_that_are_not_selected_are_not_read_early() {
         let mut registry = registry(&[CHILD]);
         registry.set_filter(&[PARENT].into());
-        registry.describe_early(CHILD, false);
+        registry.describe_early(CHILD, false, || None);
         assert!(registry.described.is_empty());
-        registry.describe_early(CHILD, true);
+        registry.describe_early(CHILD, true, || None);
         assert_eq!(registry.described.len(), 1);
+    }
+
+    #[test]
+    fn process_that_is_gone_has_what_came_with_the_batch() {
+        let mut registry = registry(&[]);
+        let read = Description { container: "c0ffee".into(), ..Description::default() };
+        registry.describe_early(CHILD, true, || Some(read));
+        assert_eq!(&*registry.describe(CHILD, 1).container, "c0ffee");
     }
 }

@@ -35,6 +35,14 @@ impl<S: System> RecordingSystem<S> {
     pub fn new(system: S, recorder: Recorder) -> RecordingSystem<S> {
         RecordingSystem { system, recorder }
     }
+
+    fn described(&self, pid: u32, description: Description) -> Description {
+        self.recorder.answer(kind::DESCRIPTION, |body| {
+            body.u32(pid);
+            body.description(&description);
+        });
+        description
+    }
 }
 
 impl<S: System> System for RecordingSystem<S> {
@@ -54,12 +62,11 @@ impl<S: System> System for RecordingSystem<S> {
     }
 
     fn describe(&self, pid: u32) -> Description {
-        let description = self.system.describe(pid);
-        self.recorder.answer(kind::DESCRIPTION, |body| {
-            body.u32(pid);
-            body.description(&description);
-        });
-        description
+        self.described(pid, self.system.describe(pid))
+    }
+
+    fn complete(&self, pid: u32, description: Description) -> Description {
+        self.described(pid, self.system.complete(pid, description))
     }
 
     fn opener(&self, pid: u32, mapping: &MapEvent) -> Arc<dyn Opener> {

@@ -7,6 +7,7 @@ use ebpf_programs::abi::record::kind;
 #[cfg(feature = "live")]
 use super::tick::without_stack;
 use super::{Life, LifeEvent, Malformed, TickRecord};
+use crate::process::Description;
 
 /// Samples and life events that were read together.
 #[derive(Debug, Default)]
@@ -16,6 +17,8 @@ pub struct Batch {
     life: Vec<LifeEvent>,
     /// Bytes of the paths in the life events.
     paths: usize,
+    /// Descriptions of processes that were read with the events.
+    descriptions: Vec<(u32, Description)>,
 }
 
 /// One event of a batch, in the order of time.
@@ -38,6 +41,7 @@ impl Batch {
         self.ticks.clear();
         self.life.clear();
         self.paths = 0;
+        self.descriptions.clear();
     }
 
     /// Reduces all samples that are still to be unwound to their innermost function.
@@ -119,17 +123,30 @@ impl Batch {
             self.push_words(&other.words[range]);
         }
         other.life.drain(..).for_each(|event| self.push_life(event));
+        self.descriptions.append(&mut other.descriptions);
         other.clear();
     }
 
     /// Returns the words of each record.
-    pub fn ticks(&self) -> impl Iterator<Item = &[u64]> {
+    pub fn ticks(&self) -> impl ExactSizeIterator<Item = &[u64]> {
         self.ticks.iter().map(|range| &self.words[range.clone()])
     }
 
     /// Returns the processes of the ticks, also of malformed ones, in the order of arrival.
     pub(crate) fn pids(&self) -> impl Iterator<Item = u32> {
         self.ticks().filter_map(|words| words.get(1).map(|&word| word as u32))
+    }
+
+    /// Adds the description of a process.
+    #[cfg(any(feature = "live", test))]
+    pub(crate) fn push_description(&mut self, pid: u32, description: Description) {
+        self.descriptions.push((pid, description));
+    }
+
+    /// Takes the newest description of a process.
+    pub(crate) fn take_description(&mut self, pid: u32) -> Option<Description> {
+        let index = self.descriptions.iter().rposition(|&(described, _)| described == pid)?;
+        Some(self.descriptions.remove(index).1)
     }
 
     /// Returns the life events in the order of arrival.

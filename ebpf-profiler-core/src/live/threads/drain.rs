@@ -10,6 +10,7 @@ use super::super::error::OptionError;
 use super::super::filter::FilterError;
 use super::super::priority;
 use super::budget::{BudgetKeeper, KeptBudget};
+use super::described::{Describe, EarlyDescriptions};
 use super::{Change, Command, Ends, Flush, Interval, Message, Reply, Shared, Stage, lock};
 use crate::profile::{Losses, Profile};
 use crate::sample::{Batch, Counts, Source, SourceError};
@@ -39,6 +40,7 @@ pub(super) struct Drain {
     shared: Arc<Shared>,
     settings: Settings,
     budget: Option<BudgetKeeper>,
+    described: EarlyDescriptions,
     /// Time at which the counters of the kernel side were read.
     counted: Instant,
     /// The source has ended or failed.
@@ -49,7 +51,7 @@ pub(super) struct Drain {
 
 impl Drain {
     pub(super) fn new(
-        source: Box<dyn Source>,
+        (source, describe): (Box<dyn Source>, Describe),
         batches: SyncSender<Message>,
         used: Receiver<Batch>,
         interval: Option<Interval>,
@@ -67,6 +69,7 @@ impl Drain {
             shared,
             settings,
             budget,
+            described: EarlyDescriptions::new(describe),
             counted: Instant::now(),
             has_ended: false,
             is_disconnected: false,
@@ -206,6 +209,7 @@ impl Drain {
         if self.batch.is_empty() {
             return;
         }
+        self.described.add(&mut self.batch);
         let fresh = self.used.try_recv().unwrap_or_default();
         let batch = std::mem::replace(&mut self.batch, fresh);
         self.shared.batches.fetch_add(1, Ordering::Relaxed);
@@ -225,11 +229,13 @@ impl Drain {
             Err(TrySendError::Disconnected(_)) => self.is_disconnected = true,
             Ok(()) => {}
         }
+        self.described.resume(&self.batch);
     }
 
     fn flush(&mut self, reply: Reply, change: Option<Box<Change>>, ends: Ends) {
         if !self.batch.is_empty() {
             let batch = std::mem::take(&mut self.batch);
+            self.described.resume(&self.batch);
             self.shared.batches.fetch_add(1, Ordering::Relaxed);
             self.send(Message::Batch(batch));
         }

@@ -26,6 +26,8 @@
 
 mod budget;
 
+mod described;
+
 mod drain;
 
 mod early;
@@ -54,6 +56,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 pub(super) use self::budget::KeptBudget;
+use self::described::Describe;
 use self::drain::Drain;
 use self::ending::{Ending, Stage};
 pub(super) use self::enrich::{Enricher, Hook};
@@ -278,6 +281,7 @@ pub(super) struct Parts {
     pub(super) budget: Option<KeptBudget>,
     pub(super) reservation: Option<Reservation>,
     pub(super) enricher: Option<(Enricher, Hook)>,
+    pub(super) describe: Describe,
     /// Returns `true` while a process runs.
     pub(super) is_alive: Box<dyn Fn(u32) -> bool + Send>,
 }
@@ -311,11 +315,19 @@ impl Threads {
             settings,
             budget,
             enricher,
+            describe,
             ..
         } = parts;
         let queues: Vec<_> = sinks.iter().map(|_| Arc::new(Queue::default())).collect();
-        let drain =
-            Drain::new(source, batches_in, used_out, interval, settings.clone(), shared.clone(), budget);
+        let drain = Drain::new(
+            (source, describe),
+            batches_in,
+            used_out,
+            interval,
+            settings.clone(),
+            shared.clone(),
+            budget,
+        );
         let names = Names::new(symbolizer, queues.clone(), recorder.is_some(), shared.clone());
         let pipeline = PipelineThread::new(
             pipeline,

@@ -66,6 +66,7 @@ impl Setup {
             budget: None,
             reservation: None,
             enricher: None,
+            describe: |_| crate::process::Description::default(),
             is_alive: Box::new(move |_| alive.load(Ordering::Relaxed)),
         };
         Setup { parts, events, is_alive }
