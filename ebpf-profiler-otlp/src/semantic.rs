@@ -10,7 +10,21 @@
 //! [host]: https://opentelemetry.io/docs/specs/semconv/registry/attributes/host/
 //! [service]: https://opentelemetry.io/docs/specs/semconv/registry/attributes/service/
 
-use ebpf_profiler_core::profile::SampleKind;
+use ebpf_profiler_core::profile::{Process, SampleKind, Thread};
+
+/// Returns the id of a process; `None` for a group of processes. The kernel's own has the id 0, too,
+/// and nothing else.
+pub(crate) fn process_id(process: &Process) -> Option<u32> {
+    let Process { pid, executable, container, attributes, .. } = process;
+    let is_kernel = executable.is_empty() && container.is_empty() && attributes.is_empty();
+    (*pid != 0 || is_kernel).then_some(*pid)
+}
+
+/// Returns the id of a thread; `None` for a group of threads.
+pub(crate) fn thread_id(process: &Process, thread: &Thread) -> Option<u32> {
+    let is_kernel = process_id(process) == Some(0);
+    (thread.tid != 0 || is_kernel).then_some(thread.tid)
+}
 
 /// The schema URL of this version of the conventions.
 pub(crate) const SCHEMA_URL: &str = "https://opentelemetry.io/schemas/1.44.0";

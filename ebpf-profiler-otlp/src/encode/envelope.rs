@@ -84,9 +84,8 @@ impl<'p> Envelope<'p> {
     /// Keys and values are inline: a collector loses string indices in resources.
     pub(super) fn resource(&self, process: &Process) -> Vec<u8> {
         let mut out = self.shared(process);
-        // A group of processes has none.
-        if process.pid != 0 {
-            put_number(semantic::PROCESS_PID, process.pid.into(), &mut out);
+        if let Some(pid) = semantic::process_id(process) {
+            put_number(semantic::PROCESS_PID, pid.into(), &mut out);
         }
         let name = process.executable.rsplit('/').next().unwrap_or_default();
         let created = self.machine.time_of(process.created).unwrap_or_default();

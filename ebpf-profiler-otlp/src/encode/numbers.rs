@@ -302,9 +302,9 @@ impl<'p> Numbers<'p> {
 
     fn new_thread(&mut self, thread: &Thread) -> Attributes {
         let mut numbers = Vec::new();
-        // Several threads that were made one have none.
-        if thread.tid != 0 {
-            numbers.push(self.dictionary.int_attribute(semantic::THREAD_ID, thread.tid.into()));
+        let process = &self.profile.processes()[thread.process.0 as usize];
+        if let Some(tid) = semantic::thread_id(process, thread) {
+            numbers.push(self.dictionary.int_attribute(semantic::THREAD_ID, tid.into()));
         }
         if !thread.name.is_empty() {
             numbers.push(self.dictionary.text_attribute(semantic::THREAD_NAME, &thread.name));

@@ -153,13 +153,13 @@ fn identity(sample: &Sample<'_>, stack: &[u32], tables: &mut Tables<'_>) -> Vec<
     let mut out = Vec::new();
     out.packed(sample::LOCATION, stack);
     // Numeric labels are shown as quantities with a unit.
-    let number = |number: u32| if number == 0 { String::new() } else { number.to_string() };
+    let number = |id: Option<u32>| id.map(|id| id.to_string()).unwrap_or_default();
     for (key, text) in [
-        (semantic::PROCESS_PID, &*number(process.pid)),
+        (semantic::PROCESS_PID, &*number(semantic::process_id(process))),
         (semantic::PROCESS_EXECUTABLE_NAME, process.executable.rsplit('/').next().unwrap_or_default()),
         (semantic::CONTAINER_ID, &process.container),
         (semantic::POD_UID, &process.pod),
-        (semantic::THREAD_ID, &number(thread.tid)),
+        (semantic::THREAD_ID, &number(semantic::thread_id(process, thread))),
         (semantic::THREAD_NAME, &thread.name),
     ] {
         if !text.is_empty() {

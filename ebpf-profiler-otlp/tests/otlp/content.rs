@@ -34,10 +34,12 @@ fn thread(sample: &Sample<'_>) -> Vec<String> {
         ("process.executable.path", &*process.executable),
         ("process.executable.name", name),
         ("container.id", &process.container),
+        ("k8s.pod.uid", &process.pod),
         ("thread.name", &thread.name),
     ] {
         who.extend((!value.is_empty()).then(|| format!("{key}={value}")));
     }
+    who.extend(process.attributes.iter().map(|(key, value)| format!("{key}={value}")));
     who.extend(sample.labels().iter().map(|label| format!("{}={}", label.key(), label.value())));
     who.sort();
     who

@@ -101,6 +101,10 @@ pub(crate) fn process(number: u32) -> Process {
     process.created = u64::from(number) * 1_000_000;
     process.executable = executable.into();
     process.container = container.into();
+    if number % 6 == 2 {
+        process.pod = "2b7f3d9c-8a1e-4c55-9f0d-6e1a2b3c4d5e".into();
+        process.attributes = vec![("k8s.pod.name".into(), "shop-1".into())];
+    }
     process
 }
 
