@@ -80,7 +80,8 @@ fn threads(random: &mut Random, shape: Shape, builder: &mut ProfileBuilder) -> V
     let thread = |number: u32| {
         let process = processes[random.below(processes.len() as u64) as usize];
         let name = if number.is_multiple_of(7) { String::new() } else { format!("worker-{}", number % 3) };
-        let mut thread = Thread::new(process, number, name);
+        // A thread of an ordinary process without id is several.
+        let mut thread = Thread::new(process, 1 + number, name);
         // Every fourth thread has up to 8 labels.
         let labels = if number % 4 == 1 { i64::from(number % 9) } else { 0 };
         thread.labels = (0..labels).fold(Labels::default(), |set, index| {
