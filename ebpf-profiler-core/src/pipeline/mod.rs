@@ -8,7 +8,9 @@
 //! ```
 //!
 //! Events are taken in the order of time. A raw sample is unwound here, with the tables that its stack needs; they are built
-//! and published then.
+//! and published then. That of a large file is compiled by another thread, and the sample waits for it.
+
+mod awaiting;
 
 mod exec;
 
@@ -18,6 +20,8 @@ mod late;
 
 #[cfg(feature = "live")]
 mod left;
+
+mod owned;
 
 mod pending;
 
@@ -32,6 +36,7 @@ use std::time::{Duration, SystemTime};
 use ebpf_programs::abi::reason::Counter;
 use ebpf_programs::abi::registers::Registers;
 
+use self::awaiting::Awaiting;
 use self::exec::Execs;
 use self::held::{HeldSample, HeldSamples};
 use self::late::Postponed;
@@ -73,6 +78,7 @@ pub struct Pipeline {
     looked_for_left: u64,
     since: SystemTime,
     execs: Execs,
+    awaiting: Awaiting,
     stats: PipelineStats,
 }
 
@@ -130,6 +136,7 @@ impl Pipeline {
             looked_for_left: 0,
             since: SystemTime::now(),
             execs: Execs::default(),
+            awaiting: Awaiting::default(),
             stats: PipelineStats::default(),
         }
     }
@@ -194,6 +201,7 @@ impl Pipeline {
 
     /// Takes the events of `batch` as [`urgent`](Urgency) as they are.
     pub(crate) fn take_by(&mut self, batch: &mut Batch, urgency: &dyn Fn() -> Urgency) {
+        self.take_awaiting();
         self.execs.read(batch);
         for held in self.execs.take_held() {
             self.tick(&held.record());
@@ -227,6 +235,8 @@ impl Pipeline {
 
     /// Takes the samples collected since the start or the previous call.
     pub fn finish(&mut self) -> PendingProfile {
+        self.take_awaiting();
+        self.unwind_awaiting(|_| true);
         for held in self.execs.take_held() {
             self.tick(&held.record());
         }
@@ -258,6 +268,7 @@ impl Pipeline {
         if let Life::Lost { count } = event.life {
             self.stats.life_lost += count;
         }
+        self.end_awaiting(event);
         if matches!(event.life, Life::Executed | Life::Exited) {
             self.threads.remove(event.pid);
             self.held.interners().1.remove(event.pid);
@@ -334,8 +345,11 @@ impl Pipeline {
 
     /// Unwinds a raw sample and adds it.
     fn raw(&mut self, tick: &TickRecord<'_>, registers: &Registers, calls: &[u64], stack: &[u64]) {
-        self.stats.raw += 1;
         let stop = raw::walk(&mut self.walker, &mut self.registry, tick, registers, stack);
+        if stop == Stop::Pending && self.await_table(tick, self.walker.address()) {
+            return;
+        }
+        self.stats.raw += 1;
         let is_exec = stop == Stop::NoUserStack
             && (self.execs.is_before_exec(tick) || self.registry.is_after_exec(tick.pid, tick.time));
         let stop = if is_exec { Stop::Exec } else { stop };

@@ -1,6 +1,7 @@
 //! The mappings of a process: followed by events, and read again after what was missed.
 
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::modules::Modules;
@@ -14,6 +15,12 @@ impl Registry {
         if self.processes.get(&pid).is_none_or(|entry| !entry.exceeds) && self.read_mappings(pid, now) {
             self.mark_due(pid);
         }
+    }
+
+    /// Returns `true` if a process maps something at these addresses.
+    pub(crate) fn overlaps(&self, pid: u32, addresses: Range<u64>) -> bool {
+        let regions = self.processes.get(&pid).map(|entry| &entry.regions);
+        regions.is_some_and(|regions| regions.overlapping(addresses.start, addresses.end).next().is_some())
     }
 
     pub(super) fn ensure_mappings(&mut self, pid: u32, now: u64) {

@@ -22,6 +22,10 @@
 //! `/proc/PID/maps` is read for a process with unknown mappings, after a sample in an unknown mapping, and after lost
 //! events: at most every 50 ms a process at first, at most every 3.2 s if it goes on.
 
+mod builder;
+
+mod compile;
+
 mod epochs;
 
 mod frames;
@@ -42,6 +46,8 @@ mod names;
 
 mod publish;
 
+mod tables;
+
 mod until;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -50,6 +56,9 @@ use std::sync::Arc;
 use ebpf_programs::abi::mapping::{Process, filter};
 use hashbrown::{HashMap, HashSet};
 
+#[cfg(feature = "live")]
+pub(crate) use self::builder::BuildQueue;
+use self::builder::Builder;
 use self::epochs::Epochs;
 pub use self::limits::Limits;
 pub(crate) use self::limits::stacks_on;
@@ -82,7 +91,9 @@ pub struct Registry {
     system: Box<dyn System>,
     journal: Box<dyn Journal>,
     tables: Box<dyn Tables>,
-    compiler: Option<Box<dyn UnwindCompiler>>,
+    compiler: Option<Arc<dyn UnwindCompiler>>,
+    /// Compiles the tables of large files in another thread.
+    builder: Option<Builder>,
     allocator: Allocator,
     modules: Modules,
     scripts: Scripts,
@@ -169,6 +180,8 @@ struct Entry {
     read_limit: ReadLimit,
     /// For the search for interpreters that were unloaded.
     unload_limit: ReadLimit,
+    /// Time when files that could not be opened are tried again, and the number of attempts.
+    unopened: Option<(u64, u32)>,
     /// Number of file names that the process brought.
     names: usize,
     /// Number of raw samples taken while a runtime was awaited.
@@ -198,7 +211,8 @@ impl Registry {
             system,
             journal: Box::new(NoJournal),
             tables,
-            compiler,
+            compiler: compiler.map(Arc::from),
+            builder: None,
             allocator: Allocator::new(bytes),
             modules: Modules::default(),
             scripts: Scripts::default(),
@@ -419,6 +433,7 @@ impl Registry {
             next_publish: entry.next_publish,
             verified: entry.verified,
             names: entry.names,
+            unopened: entry.unopened,
             interpreters: entry.interpreters.fork(parent),
             jit: entry.jit.fork(),
             ..Entry::default()

@@ -2,19 +2,18 @@
 
 use std::sync::{Arc, Weak};
 
-use ebpf_programs::abi::arena::UNIT;
 use ebpf_programs::abi::interpreter;
 use ebpf_programs::abi::mapping::kind;
 use hashbrown::HashMap;
 
+use super::compile::Failure;
 use super::publish::Published;
-use super::until::{IsOver, Until};
 use crate::elf::{Elf, Segment, code_address};
 use crate::language::{FoundRuntime, Language, RuntimeFiles};
 use crate::process::{Mapped, Module, ModuleId, Opener, Region, System};
 use crate::sample::FileId;
-use crate::tables::{Allocator, Tables};
-use crate::unwind::UnwindCompiler;
+use crate::tables::Allocator;
+use crate::unwind::BareFunction;
 
 /// The mapped files.
 #[derive(Default)]
@@ -29,6 +28,8 @@ pub(super) struct Modules {
     languages: Vec<Box<dyn Language>>,
     /// Number of modules at which unused ones are dropped.
     purge_at: usize,
+    /// Modules whose table failed to build, and may be there later.
+    pub(super) failed: Vec<ModuleId>,
 }
 
 pub(super) struct Entry {
@@ -36,6 +37,8 @@ pub(super) struct Entry {
     /// Executable segments; empty for a file that is not ELF.
     segments: Vec<Segment>,
     pub(super) table: Table,
+    /// The last failure to build it, and the number of failures.
+    pub(super) failed: Option<(Failure, u32)>,
     /// The runtimes of languages in the file.
     pub(super) runtimes: Vec<FoundRuntime>,
     /// `true` if it occurred in a frame of the current profile.
@@ -68,6 +71,8 @@ pub(super) enum Table {
     Pending,
     /// In the arena.
     Ready { place: u32, bytes: usize },
+    /// The file could not be opened or read. Its code is walked without a table until it is tried again, at `retry` or later.
+    Failed { retry: u64 },
     /// The file has no table, and none will be built.
     None,
 }
@@ -78,8 +83,13 @@ impl Table {
         match self {
             Table::Pending => (0, kind::PENDING),
             Table::Ready { place, .. } => (place, kind::TABLE),
-            Table::None => (0, kind::BARE),
+            Table::Failed { .. } | Table::None => (0, kind::BARE),
         }
+    }
+
+    /// Returns `true` if there may be a table later.
+    pub(super) fn may_come(self) -> bool {
+        matches!(self, Table::Pending | Table::Failed { .. })
     }
 }
 
@@ -306,6 +316,7 @@ impl Entry {
             module,
             segments,
             table,
+            failed: None,
             runtimes: Vec::new(),
             seen: false,
             used: 0,
@@ -336,52 +347,15 @@ impl Entry {
         !self.segments.is_empty()
     }
 
-    /// Builds the table and writes it into the arena. Returns the number of rows that no rule expresses.
-    pub(super) fn build(
-        &mut self,
-        compiler: Option<&dyn UnwindCompiler>,
-        tables: &mut dyn Tables,
-        allocator: &mut Allocator,
-        is_over: &IsOver,
-        now: u64,
-    ) -> Result<u32, &'static str> {
-        let built = self.build_until(compiler, tables, allocator, is_over, now);
-        if built.is_err() && is_over() {
-            self.table = Table::Pending;
-            return Err("files whose tables were not built before the end");
-        }
-        built
+    /// Returns the number of bytes of its code.
+    pub(super) fn code_size(&self) -> u64 {
+        self.segments.iter().fold(0, |sum, segment| sum.saturating_add(segment.file_size))
     }
 
-    fn build_until(
-        &mut self,
-        compiler: Option<&dyn UnwindCompiler>,
-        tables: &mut dyn Tables,
-        allocator: &mut Allocator,
-        is_over: &IsOver,
-        now: u64,
-    ) -> Result<u32, &'static str> {
-        self.table = Table::None;
-        let Some(compiler) = compiler else { return Ok(0) };
-        let opener = self.module.opener.as_ref().ok_or("files without a way to open them")?;
-        let source = opener.open().map_err(|_| "files that could not be opened")?;
-        let source = Until { source, is_over: is_over.clone() };
-        let elf = Elf::open(source).map_err(|_| "files that are no ELF files")?;
+    /// Returns the functions without unwind data that a runtime in the file names.
+    pub(super) fn bare_functions(&self) -> &[BareFunction] {
         let mut bare = self.runtimes.iter().map(|found| found.runtime.bare_functions());
-        let bare = bare.find(|functions| !functions.is_empty()).unwrap_or_default();
-        let compiled = compiler.compile_with(&elf, bare).map_err(|_| "files with implausible unwind data")?;
-        if compiled.image.is_empty() {
-            return Ok(0);
-        }
-        let bytes = compiled.image.len();
-        let place = allocator.allocate(bytes, now).ok_or("tables that did not fit")?;
-        let written = tables.write(u64::from(place) * UNIT as u64, &compiled.image);
-        if written.and_then(|()| tables.renew()).is_err() {
-            allocator.free(place, bytes, now);
-            return Err("tables that did not fit");
-        }
-        self.table = Table::Ready { place, bytes };
-        Ok(compiled.unsupported)
+        bare.find(|functions| !functions.is_empty()).unwrap_or_default()
     }
 }
 

@@ -5,8 +5,9 @@
 //!                          ▼                                                  │
 //!   Source ──────────► drain ─── batches ──► pipeline ─── jobs ──► names ─────┤
 //!                      thread    at most 4   thread                thread     └─ queue ──► sink thread ──► Sink
-//!                                                                    │           at most 4 profiles
-//!                                                                    └─ reply ──► take_profile, finish
+//!                                             │    ▲                 │           at most 4 profiles
+//!                                             ▼    │                 └─ reply ──► take_profile, finish
+//!                                             tables thread, for large files
 //! ```
 //!
 //! Every finished profile reaches every sink, also one that a command returns.
@@ -14,6 +15,7 @@
 //! | falls behind | then |
 //! | --- | --- |
 //! | pipeline | batches grow up to 4 MiB each, then samples that are not unwound yet are reduced to their innermost function; at last the kernel's buffers fill and samples are counted as lost |
+//! | tables | samples of the files wait up to 5 s, in up to 8 MiB, then lack their callers |
 //! | names | the pipeline goes on collecting into the current profile, which becomes longer ([`SinkStats::merged`]) |
 //! | a sink | the oldest profile of its queue is dropped ([`SinkStats::dropped`]); other sinks are unaffected |
 //!
@@ -39,6 +41,8 @@ mod pipeline;
 mod sinks;
 
 mod state;
+
+mod tables;
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -278,7 +282,7 @@ impl Threads {
         let Parts {
             source,
             waker,
-            pipeline,
+            mut pipeline,
             symbolizer,
             sinks,
             interval,
@@ -289,6 +293,7 @@ impl Threads {
             budget,
             ..
         } = parts;
+        let tables = tables::start_queue(pipeline.registry());
         let queues: Vec<_> = sinks.iter().map(|_| Arc::new(Queue::default())).collect();
         let drain = Drain::new(source, batches_in, used_out, interval, period, shared.clone(), budget);
         let names = Names::new(symbolizer, queues.clone(), recorder.is_some(), shared.clone());
@@ -307,6 +312,7 @@ impl Threads {
             let sink = SinkThread::new(number, sink, threads.queues[number].clone(), threads.shared.clone());
             threads.spawn(format!("ebpf-sink-{number}"), Part::Shared, &alive, |part| sink.run(part))?;
         }
+        threads.spawn("ebpf-tables".to_owned(), Part::Shared, &alive, move |part| tables::run(&tables, part))?;
         threads
             .spawn("ebpf-names".to_owned(), Part::Shared, &alive, move |part| names.run(part, &jobs_out))?;
         let run = move |part: Option<&Reserved>| pipeline.run(part, &batches_out);
