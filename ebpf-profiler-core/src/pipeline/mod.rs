@@ -90,6 +90,10 @@ pub struct PipelineStats {
     pub samples: u64,
     /// Of those, the number with whole stacks.
     pub whole: u64,
+    /// Of all samples, the number with a guessed frame: found without unwind data.
+    pub guessed: u64,
+    /// Of the others, the number with a frame that was found by a derived rule. All others are exact.
+    pub derived: u64,
     /// Of all samples, the number that was unwound in user space.
     pub raw: u64,
     /// Samples of filtered processes that arrived before the kernel side filtered them.
@@ -386,7 +390,7 @@ impl Pipeline {
     /// Appends the frames of the collected words.
     fn user_frames(&mut self, tick: &TickRecord<'_>, is_whole: bool) {
         self.registry.frames(tick.pid, self.splice.run(is_whole), tick.time, &mut self.frames);
-        if let Some(Frame::Native { found: found @ Found::Exactly, .. }) =
+        if let Some(Frame::Native { found: found @ (Found::Exactly | Found::Derived), .. }) =
             self.frames.last_mut().filter(|_| is_whole)
         {
             *found = Found::Uncalled;
@@ -396,6 +400,13 @@ impl Pipeline {
     /// Adds the frames as a sample. `left_out` is the number of dropped frames and their position.
     fn add(&mut self, tick: &TickRecord<'_>, stop: Stop, left_out: Option<(u32, u32)>) {
         let (omitted, gap) = left_out.unwrap_or_default();
+        if stop == Stop::Implausible {
+            self.registry.count_end(self.frames.last());
+        }
+        let has = |found| self.frames.iter().any(|frame| frame.found() == Some(found));
+        let (is_guessed, is_derived) = (has(Found::Guessed), has(Found::Derived));
+        self.stats.guessed += u64::from(is_guessed);
+        self.stats.derived += u64::from(is_derived && !is_guessed);
         let trace = Trace { frames: (&self.frames).into(), stop, omitted, gap };
         self.stats.samples += 1;
         let early = if tick.is_held { self.held.early_end(tick.pid, (tick.time, tick.cpu)) } else { None };

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::pace::{Pace, Paced};
 use super::until::{IsOver, Until};
 use crate::elf::{Elf, ElfError};
 use crate::process::Opener;
@@ -15,6 +16,8 @@ pub(crate) struct Job {
     /// Functions without unwind data that a runtime in the file names.
     pub(super) bare: Vec<BareFunction>,
     pub(super) is_over: IsOver,
+    /// Derives rules of code without unwind data, at this pace.
+    pub(super) derive: Option<Arc<Pace>>,
 }
 
 /// The reason why a file has no table.
@@ -47,13 +50,24 @@ impl Job {
     /// Compiles the table. Its image is empty if the file has no unwind data.
     pub(crate) fn run(&self) -> Result<Compiled, Failure> {
         let elf = self.open()?;
-        let compiled = self.compiler.compile_with(&elf, &self.bare);
+        let compiled = match &self.derive {
+            None => self.compiler.compile_with(&elf, &self.bare),
+            Some(pace) => {
+                let compiled = self.compiler.compile_derived(&elf, &self.bare);
+                pace.end();
+                compiled.unwrap_or_else(|| Ok(Compiled::default()))
+            }
+        };
         compiled.map_err(|error| Failure::of(&error, "files with implausible unwind data"))
     }
 
     fn open(&self) -> Result<Elf, Failure> {
         let opener = self.opener.as_ref().ok_or(Failure::lasting("files without a way to open them"))?;
         let source = opener.open().map_err(|_| Failure::transient("files that could not be opened"))?;
+        let source = match self.derive.clone() {
+            None => source,
+            Some(pace) => Box::new(Paced { source, pace, is_over: self.is_over.clone() }),
+        };
         let source = Until { source, is_over: self.is_over.clone() };
         Elf::open(source).map_err(|error| Failure::of(&error, "files that are no ELF files"))
     }

@@ -26,6 +26,8 @@ mod builder;
 
 mod compile;
 
+mod derive;
+
 mod epochs;
 
 mod frames;
@@ -44,6 +46,8 @@ mod modules;
 
 mod names;
 
+mod pace;
+
 mod publish;
 
 mod tables;
@@ -59,12 +63,15 @@ use hashbrown::{HashMap, HashSet};
 #[cfg(feature = "live")]
 pub(crate) use self::builder::BuildQueue;
 use self::builder::Builder;
+use self::derive::Deriver;
 use self::epochs::Epochs;
 pub use self::limits::Limits;
 pub(crate) use self::limits::stacks_on;
 use self::limits::{MAX_MAPPINGS, PublishLimit, ReadLimit};
 use self::modules::Modules;
 use self::names::Names;
+#[cfg(feature = "live")]
+pub(crate) use self::pace::Pace;
 use self::publish::Published;
 use self::until::IsOver;
 use crate::jit::{JitNames, JitStats};
@@ -94,6 +101,10 @@ pub struct Registry {
     compiler: Option<Arc<dyn UnwindCompiler>>,
     /// Compiles the tables of large files in another thread.
     builder: Option<Builder>,
+    /// Derives rules in another thread.
+    deriver: Option<Deriver>,
+    /// `true` if a file has derived rules.
+    has_derived: bool,
     allocator: Allocator,
     modules: Modules,
     scripts: Scripts,
@@ -139,6 +150,8 @@ pub struct RegistryStats {
     pub tables: u64,
     /// Rows in them that no rule expresses.
     pub unsupported_rows: u64,
+    /// Tables that were replaced by ones with rules that were derived from instructions.
+    pub derived_tables: u64,
     /// Bytes of the arena in use.
     pub table_bytes: u64,
     /// Files without a table, by reason.
@@ -213,6 +226,8 @@ impl Registry {
             tables,
             compiler: compiler.map(Arc::from),
             builder: None,
+            deriver: None,
+            has_derived: false,
             allocator: Allocator::new(bytes),
             modules: Modules::default(),
             scripts: Scripts::default(),

@@ -1,5 +1,6 @@
 //! The mapped files, each once, with their unwind tables.
 
+use std::ops::Range;
 use std::sync::{Arc, Weak};
 
 use ebpf_programs::abi::interpreter;
@@ -39,6 +40,8 @@ pub(super) struct Entry {
     pub(super) table: Table,
     /// The last failure to build it, and the number of failures.
     pub(super) failed: Option<(Failure, u32)>,
+    /// The derivation of rules of its code without unwind data.
+    pub(super) derivation: Derivation,
     /// The runtimes of languages in the file.
     pub(super) runtimes: Vec<FoundRuntime>,
     /// `true` if it occurred in a frame of the current profile.
@@ -53,6 +56,27 @@ pub(super) struct Entry {
     waiting: Vec<Waiting>,
     /// Length of `waiting` at which the mappings that are gone are dropped.
     prune_at: usize,
+}
+
+/// The derivation of rules of a file's code without unwind data.
+#[derive(Default)]
+pub(super) struct Derivation {
+    /// Number of frames in the file whose caller was guessed, or not found.
+    pub(super) guesses: u32,
+    /// Number of attempts that failed.
+    pub(super) failures: u32,
+    /// Nothing further is derived.
+    pub(super) is_done: bool,
+    /// Addresses with derived rules, in order.
+    pub(super) ranges: Vec<Range<u64>>,
+}
+
+impl Derivation {
+    /// Returns `true` if the rule at an address is derived.
+    pub(super) fn has(&self, address: u64) -> bool {
+        let next = self.ranges.partition_point(|range| range.start <= address);
+        next.checked_sub(1).is_some_and(|index| address < self.ranges[index].end)
+    }
 }
 
 /// A published mapping whose module has no table yet.
@@ -317,6 +341,7 @@ impl Entry {
             segments,
             table,
             failed: None,
+            derivation: Derivation::default(),
             runtimes: Vec::new(),
             seen: false,
             used: 0,

@@ -90,15 +90,16 @@ impl Registry {
         {
             let closed = queue.clone();
             let is_over: super::IsOver = Arc::new(move || is_over() || closed.is_closed());
-            queue.push(id, || Some(Job { compiler, opener, bare: bare(), is_over }));
+            queue.push(id, || Some(Job { compiler, opener, bare: bare(), is_over, derive: None }));
             return false;
         }
-        let result = Job { compiler, opener, bare: bare(), is_over }.run();
+        let result = Job { compiler, opener, bare: bare(), is_over, derive: None }.run();
         self.install(id, result, now)
     }
 
     /// Publishes the tables that the thread has compiled. Returns `true` if there were any.
     pub(crate) fn take_built(&mut self, now: u64) -> bool {
+        self.take_derived(now);
         let done = self.builder.as_ref().map(|builder| builder.queue.take_done()).unwrap_or_default();
         let is_changed = !done.is_empty();
         for Done { module, result } in done {
@@ -136,7 +137,7 @@ impl Registry {
     }
 
     /// Writes a table into the arena.
-    fn write_table(&mut self, image: &[u8], now: u64) -> Result<Table, Failure> {
+    pub(super) fn write_table(&mut self, image: &[u8], now: u64) -> Result<Table, Failure> {
         if image.is_empty() {
             return Ok(Table::None);
         }
@@ -217,7 +218,7 @@ impl Registry {
     }
 
     /// Returns the opener of a process that maps the file of a module: with each failure that of another one.
-    fn other_opener(&self, id: ModuleId) -> Option<Arc<dyn Opener>> {
+    pub(super) fn other_opener(&self, id: ModuleId) -> Option<Arc<dyn Opener>> {
         let Entry { module, failed, .. } = self.modules.get(id)?;
         let maps_it = |entry: &&super::Entry| {
             let published = entry.published.as_ref().filter(|_| entry.ended.is_none());

@@ -8,6 +8,7 @@
 //!                                             │    ▲                 │           at most 4 profiles
 //!                                             ▼    │                 └─ reply ──► take_profile, finish
 //!                                             tables thread, for large files
+//!                                             rules thread, for code without unwind data
 //! ```
 //!
 //! Every finished profile reaches every sink, also one that a command returns.
@@ -67,6 +68,7 @@ use super::waker::Waker;
 use super::{perf, priority};
 use crate::pipeline::{LeftModule, PendingProfile, Pipeline};
 use crate::profile::{FrameView, Profile, SamplingPeriod};
+use crate::registry::Pace;
 use crate::replay::Recorder;
 use crate::sample::{Batch, Counts, KernelFilter, Source};
 use crate::sink::Sink;
@@ -253,6 +255,8 @@ pub(super) struct Parts {
     /// Receives everything that the pipeline receives.
     pub(super) recorder: Option<Recorder>,
     pub(super) budget: Option<KeptBudget>,
+    /// The pace of deriving rules of code without unwind data; `None` to derive none.
+    pub(super) rules: Option<Pace>,
     /// Longest time between a command to end and its return.
     pub(super) deadline: Duration,
     pub(super) reservation: Option<Reservation>,
@@ -291,9 +295,11 @@ impl Threads {
             period,
             pids,
             budget,
+            rules,
             ..
         } = parts;
         let tables = tables::start_queue(pipeline.registry());
+        let rules = rules.map(|pace| tables::start_rules(pipeline.registry(), pace));
         let queues: Vec<_> = sinks.iter().map(|_| Arc::new(Queue::default())).collect();
         let drain = Drain::new(source, batches_in, used_out, interval, period, shared.clone(), budget);
         let names = Names::new(symbolizer, queues.clone(), recorder.is_some(), shared.clone());
@@ -312,7 +318,13 @@ impl Threads {
             let sink = SinkThread::new(number, sink, threads.queues[number].clone(), threads.shared.clone());
             threads.spawn(format!("ebpf-sink-{number}"), Part::Shared, &alive, |part| sink.run(part))?;
         }
-        threads.spawn("ebpf-tables".to_owned(), Part::Shared, &alive, move |part| tables::run(&tables, part))?;
+        threads
+            .spawn("ebpf-tables".to_owned(), Part::Shared, &alive, move |part| tables::run(&tables, part))?;
+        if let Some(rules) = rules {
+            threads.spawn("ebpf-rules".to_owned(), Part::Shared, &alive, move |part| {
+                tables::run_rules(&rules, part)
+            })?;
+        }
         threads
             .spawn("ebpf-names".to_owned(), Part::Shared, &alive, move |part| names.run(part, &jobs_out))?;
         let run = move |part: Option<&Reserved>| pipeline.run(part, &batches_out);

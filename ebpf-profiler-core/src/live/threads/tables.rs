@@ -1,11 +1,12 @@
-//! The tables thread: compiles the unwind tables of large files.
+//! The tables thread, which compiles the unwind tables of large files, and the rules thread, which derives rules of code
+//! without unwind data.
 
 use std::cell::RefCell;
 use std::sync::Arc;
 
 use super::super::priority::{self, Raised};
 use super::super::reservation::Reserved;
-use crate::registry::{BuildQueue, Registry};
+use crate::registry::{BuildQueue, Pace, Registry};
 
 /// Bytes of code from which on this thread compiles a file's table.
 ///
@@ -28,4 +29,18 @@ pub(super) fn run(queue: &BuildQueue, reserved: Option<&Reserved>) {
         reserved.into_iter().for_each(|reserved| reserved.set_busy(is_busy));
         *raised.borrow_mut() = is_busy.then(priority::raised);
     });
+}
+
+/// Lets a registry queue files whose rules are to be derived.
+pub(super) fn start_rules(registry: &mut Registry, pace: Pace) -> Arc<BuildQueue> {
+    let queue = Arc::new(BuildQueue::default());
+    registry.derive_with(queue.clone(), Arc::new(pace));
+    queue
+}
+
+/// Derives rules until the registry is dropped. No sample waits for them: the thread has no priority, and works beside a
+/// reservation, which it has at its end alone.
+pub(super) fn run_rules(queue: &BuildQueue, reserved: Option<&Reserved>) {
+    queue.run(&|_| reserved.into_iter().for_each(|reserved| reserved.set_busy(false)));
+    reserved.into_iter().for_each(|reserved| reserved.set_busy(true));
 }

@@ -64,6 +64,7 @@ impl Setup {
             interval: None,
             recorder: None,
             budget: None,
+            rules: None,
             deadline: Duration::from_secs(60),
             reservation: None,
             is_alive: Box::new(move |_| alive.load(Ordering::Relaxed)),
