@@ -114,7 +114,7 @@ impl Registry {
     }
 
     /// Replaces the table of a file by one with derived rules, if there are any.
-    fn use_derived(&mut self, id: ModuleId, compiled: Compiled, now: u64) {
+    pub(super) fn use_derived(&mut self, id: ModuleId, compiled: Compiled, now: u64) {
         let Some(entry) = self.modules.get_mut(id) else { return };
         entry.derivation.is_done = true;
         let former = entry.table;
@@ -129,9 +129,18 @@ impl Registry {
         self.has_derived = true;
         self.stats.derived_tables += 1;
         match former {
+            // The place alone does not tell the file.
+            Table::Ready { place: other, .. } if self.shared.is_shared(other) => {
+                if let Some(entry) = self.modules.get_mut(id) {
+                    entry.former = Some(former);
+                }
+                self.republish_module(id);
+            }
             Table::Ready { place: former, bytes } => {
                 self.move_table(id, former, place);
-                self.allocator.free(former, bytes, now);
+                if self.shared.release(former) {
+                    self.allocator.free(former, bytes, now);
+                }
             }
             _ => self.republish_module(id),
         }

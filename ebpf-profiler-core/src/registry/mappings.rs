@@ -95,7 +95,8 @@ impl Registry {
 
     pub(super) fn map(&mut self, pid: u32, map: &MapEvent, now: u64) {
         let since = epochs::next(self.epoch);
-        let Registry { processes, modules, allocator, system, names, limits, region_count, .. } = self;
+        let Registry { processes, modules, allocator, shared, system, names, limits, region_count, .. } =
+            self;
         let entry = processes.entry(pid).or_default();
         // Either it was there when the mappings were read, or it was unmapped since, which sends no event.
         let mut files = Files { pid, modules, limit: limits.modules, system: &**system };
@@ -120,7 +121,7 @@ impl Registry {
             // A compiler makes its memory executable again with each function, and that memory has no file.
             && !region.is_anonymous()
             && let Some(id) = modules.known(region).or_else(|| {
-                let has_room = modules.make_room(limits.modules, allocator, now);
+                let has_room = modules.make_room(limits.modules, allocator, shared, now);
                 has_room.then(|| modules.add(pid, region, &**system))?
             })
             && modules.place(id, region, now).is_some_and(|file| entry.interpreters.renew(file))

@@ -50,6 +50,8 @@ mod pace;
 
 mod publish;
 
+mod shared;
+
 mod tables;
 
 mod until;
@@ -73,6 +75,7 @@ use self::names::Names;
 #[cfg(feature = "live")]
 pub(crate) use self::pace::Pace;
 use self::publish::Published;
+use self::shared::SharedTables;
 use self::until::IsOver;
 use crate::jit::{JitNames, JitStats};
 use crate::language::{InterpreterStats, Interpreters, Journal, NoJournal, Scripts};
@@ -106,6 +109,7 @@ pub struct Registry {
     /// `true` if a file has derived rules.
     has_derived: bool,
     allocator: Allocator,
+    shared: SharedTables,
     modules: Modules,
     scripts: Scripts,
     processes: HashMap<u32, Entry>,
@@ -229,6 +233,7 @@ impl Registry {
             deriver: None,
             has_derived: false,
             allocator: Allocator::new(bytes),
+            shared: SharedTables::default(),
             modules: Modules::default(),
             scripts: Scripts::default(),
             processes: HashMap::new(),

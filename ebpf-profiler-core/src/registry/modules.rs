@@ -9,6 +9,7 @@ use hashbrown::HashMap;
 
 use super::compile::Failure;
 use super::publish::Published;
+use super::shared::SharedTables;
 use crate::elf::{Elf, Segment, code_address};
 use crate::language::{FoundRuntime, Language, RuntimeFiles};
 use crate::process::{Mapped, Module, ModuleId, Opener, Region, System};
@@ -38,6 +39,8 @@ pub(super) struct Entry {
     /// Executable segments; empty for a file that is not ELF.
     segments: Vec<Segment>,
     pub(super) table: Table,
+    /// A table that other files have too, and that published mappings may still lead to.
+    pub(super) former: Option<Table>,
     /// The last failure to build it, and the number of failures.
     pub(super) failed: Option<(Failure, u32)>,
     /// The derivation of rules of its code without unwind data.
@@ -297,20 +300,36 @@ impl Modules {
 
     /// Drops unused modules if there are `limit` of them, or twice the number that the previous call left.
     /// Returns `true` if fewer than `limit` are left.
-    pub(super) fn make_room(&mut self, limit: usize, allocator: &mut Allocator, now: u64) -> bool {
+    pub(super) fn make_room(
+        &mut self,
+        limit: usize,
+        allocator: &mut Allocator,
+        shared: &mut SharedTables,
+        now: u64,
+    ) -> bool {
         if self.entries.len() >= limit.min(self.purge_at.max(MANY)) {
-            self.drop_unused(allocator, now, KEEP_AT_LEAST);
+            self.drop_unused(allocator, shared, now, KEEP_AT_LEAST);
             self.purge_at = self.entries.len() * 2;
         }
         self.entries.len() < limit
     }
 
     /// Drops the modules that no published process has had mapped for `keep` nanoseconds, and frees their tables.
-    pub(super) fn drop_unused(&mut self, allocator: &mut Allocator, now: u64, keep: u64) {
+    pub(super) fn drop_unused(
+        &mut self,
+        allocator: &mut Allocator,
+        shared: &mut SharedTables,
+        now: u64,
+        keep: u64,
+    ) {
         self.entries.retain(|_, entry| {
             let kept = entry.seen || entry.references > 0 || now.saturating_sub(entry.used) < keep;
-            if let (false, Table::Ready { place, bytes }) = (kept, entry.table) {
-                allocator.free(place, bytes, now);
+            for table in entry.former.into_iter().chain([entry.table]) {
+                if let (false, Table::Ready { place, bytes }) = (kept, table)
+                    && shared.release(place)
+                {
+                    allocator.free(place, bytes, now);
+                }
             }
             kept
         });
@@ -340,6 +359,7 @@ impl Entry {
             module,
             segments,
             table,
+            former: None,
             failed: None,
             derivation: Derivation::default(),
             runtimes: Vec::new(),

@@ -317,7 +317,7 @@ impl Registry {
 
     /// Finds the files of all regions. Returns the number of files that were opened for the first time, or in vain.
     pub(super) fn resolve(&mut self, pid: u32, now: u64) -> usize {
-        let Registry { processes, modules, system, allocator, limits, .. } = self;
+        let Registry { processes, modules, system, allocator, shared, limits, .. } = self;
         let Some(entry) = processes.get_mut(&pid) else { return 0 };
         let mut tried: HashMap<*const _, Option<ModuleId>> = HashMap::new();
         let mut opened = 0;
@@ -332,7 +332,7 @@ impl Registry {
                     modules.return_to(id, || system.opener(pid, &region.map()));
                     return Some(id);
                 }
-                if opened >= limits.files || !modules.make_room(limits.modules, allocator, now) {
+                if opened >= limits.files || !modules.make_room(limits.modules, allocator, shared, now) {
                     exceeds = true;
                     return None;
                 }

@@ -141,12 +141,16 @@ impl Registry {
         if image.is_empty() {
             return Ok(Table::None);
         }
+        if let Some(place) = self.shared.find(image, &*self.tables) {
+            return Ok(Table::Ready { place, bytes: image.len() });
+        }
         let place = self.allocator.allocate(image.len(), now).ok_or(NO_ROOM)?;
         let written = self.tables.write(u64::from(place) * UNIT as u64, image);
         if written.and_then(|()| self.tables.renew()).is_err() {
             self.allocator.free(place, image.len(), now);
             return Err(NO_ROOM);
         }
+        self.shared.add(image, place);
         Ok(Table::Ready { place, bytes: image.len() })
     }
 

@@ -328,3 +328,44 @@ fn waiting_samples_end_with_the_profile_or_their_program() {
     assert_eq!(profile.count(), 2);
     assert!(profile.samples().all(|sample| !sample.trace().is_whole()));
 }
+
+#[test]
+fn equal_tables_are_in_the_arena_once() {
+    let compiler = |_: &Elf| -> Result<Compiled, ElfError> { Ok(outermost(0)) };
+    let mut registry = Machine::new(&[7], &[]).registry(compiler);
+    registry.publish(7, 0);
+    assert!(registry.build_table(7, START, 0) && registry.build_table(7, START * 2, 0));
+    let [first, second] = [START, START * 2].map(|address| registry.module_at(7, address).unwrap());
+    let table = |registry: &Registry, id| registry.modules.get(id).unwrap().table;
+    assert_ne!(first, second);
+    assert_eq!(table(&registry, first), table(&registry, second));
+    let with_one = registry.stats().table_bytes;
+    // Derived rules are those of one file.
+    let mut derived = outermost(0);
+    derived.image.extend([0; 16]);
+    derived.derived.push(0..1);
+    let plain = table(&registry, second);
+    registry.use_derived(first, derived, 0);
+    assert_ne!(table(&registry, first), plain);
+    assert_eq!(table(&registry, second), plain);
+    registry.publish_changed(SECOND);
+    assert_eq!(kinds(&mut registry, 7), [kind::TABLE; 2]);
+    let words = |registry: &Registry, index: usize| {
+        let process = registry.processes[&7].published.as_ref().unwrap().process;
+        let at = process.mappings as usize * UNIT + index * size_of::<Mapping>();
+        registry.tables().piece(((at + core::mem::offset_of!(Mapping, table)) / 4) as u32).unwrap()[0]
+    };
+    let place = |table| match table {
+        Table::Ready { place, .. } => place,
+        _ => u32::MAX,
+    };
+    assert_eq!(words(&registry, 0), place(table(&registry, first)));
+    assert_eq!(words(&registry, 1), place(plain));
+    assert!(registry.stats().table_bytes > with_one);
+    registry.apply(&LifeEvent { time: SECOND, pid: 7, life: Life::Executed });
+    for batch in 2..9 {
+        registry.publish_changed(batch * SECOND);
+    }
+    registry.free_unused(1000 * SECOND);
+    assert_eq!(registry.stats().table_bytes, 0);
+}
