@@ -30,6 +30,17 @@ pub trait UnwindCompiler: Send + Sync {
         let _ = functions;
         self.compile(elf)
     }
+
+    /// Does the same, with rules for all other code without unwind data too, as far as they can be
+    /// derived from its instructions. May take seconds: a live profiler calls it in a thread that
+    /// nobody waits for, for files in which it had to guess. Reads the file every few tens of
+    /// milliseconds, and ends with the error of a read.
+    ///
+    /// The default returns `None`: no such rules.
+    fn compile_derived(&self, elf: &Elf, functions: &[BareFunction]) -> Option<Result<Compiled, ElfError>> {
+        let _ = (elf, functions);
+        None
+    }
 }
 
 impl<F> UnwindCompiler for F
@@ -73,6 +84,8 @@ pub struct Compiled {
     pub unsupported: u32,
     /// Number of invalid entries of unwind data, which were skipped.
     pub malformed: u32,
+    /// Addresses at which rows have rules that were derived from instructions, in ascending order.
+    pub derived: Vec<Range<u64>>,
 }
 
 impl Compiled {

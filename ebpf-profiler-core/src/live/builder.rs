@@ -37,11 +37,20 @@ use crate::language::Language;
 use crate::pipeline::{Clock, Pipeline};
 use crate::process::{Pids, System};
 use crate::profile::{Process, SampleKind};
-use crate::registry::{Limits, Registry};
+use crate::registry::{Limits, Pace, Registry};
 use crate::replay::{RecordOptions, Recorder, RecordingSymbolizer, RecordingSystem};
 use crate::sink::Sink;
 use crate::symbol::{SymbolOptions, Symbolizer, Symbols};
 use crate::unwind::UnwindCompiler;
+
+/// Share of one CPU that deriving rules takes at most in the long run.
+const RULES_SHARE: f64 = 0.01;
+
+/// Smallest budget of memory with which rules are derived: that takes up to 40 MiB for some seconds.
+const RULES_MEMORY: u64 = 256 << 20;
+
+/// CPU time that it may take at first: some 20 MiB of code.
+const RULES_CREDIT: Duration = Duration::from_secs(2);
 
 /// Configures and starts a [`Profiler`].
 ///
@@ -85,6 +94,7 @@ pub struct Builder {
     environment: Vec<String>,
     reservation: Option<Reservation>,
     enrichment: Option<Hook>,
+    derives_rules: bool,
 }
 
 impl Builder {
@@ -117,6 +127,7 @@ impl Builder {
             environment: Vec::new(),
             reservation: None,
             enrichment: None,
+            derives_rules: true,
         }
     }
 
@@ -192,6 +203,21 @@ impl Builder {
     pub fn unwind(mut self, compiler: impl UnwindCompiler + 'static) -> Builder {
         self.compiler = Some(Box::new(compiler));
         self.frame_pointers_only = false;
+        self
+    }
+
+    /// Derives unwind rules from the instructions of code without unwind data, as that of
+    /// hand-written assembly in OpenBLAS, x265 and OpenSSL: once for each file in which callers had
+    /// to be guessed, a moment after that. By default rules are derived, if the
+    /// [compiler](Builder::unwind) can.
+    ///
+    /// A thread of its own does it, in 60 to 160 ms for each MiB of such code. It takes at most 2 s
+    /// and 1 % of a CPU, and up to 40 MiB for some seconds. A [`budget`](Builder::budget) of CPU
+    /// time allows it a tenth of that, and not more than 1 % of a CPU; one of less than 256 MiB of
+    /// memory none. Frames that were found so are
+    /// [marked](crate::profile::FrameView::is_derived).
+    pub fn derive_rules(mut self, derives: bool) -> Builder {
+        self.derives_rules = derives;
         self
     }
 
@@ -511,6 +537,7 @@ impl Builder {
             loader::load(sizes, exclude, walkers, &triggers, self.budget.is_some(), self.walk_time)?;
         kernel.walks.set_reservation(self.reservation.clone());
         let settings = self.settings(&triggers);
+        let rules = self.pace_of_rules(online.len());
         let period = settings.period();
         let kinds: Vec<SampleKind> = triggers.iter().flat_map(|trigger| trigger.kinds(period)).collect();
         let clock = clock::now();
@@ -558,6 +585,7 @@ impl Builder {
             interval: self.interval.map(|length| Interval::new(length, self.jitter)),
             recorder: recorder.clone(),
             budget,
+            rules,
             reservation: self.reservation,
             enricher,
             describe: describe::describe,
@@ -617,6 +645,16 @@ impl Builder {
             budget.reduce(online, &mut self.memory, &mut sizes.ring, &mut limits);
         }
         (sizes, limits)
+    }
+
+    /// Returns the pace at which rules are derived, if they are.
+    fn pace_of_rules(&self, cpus: usize) -> Option<Pace> {
+        let pace = match &self.budget {
+            None => Pace::new(RULES_SHARE, RULES_CREDIT),
+            Some(budget) if budget.memory.is_some_and(|bytes| bytes < RULES_MEMORY) => return None,
+            Some(budget) => Pace::new(RULES_SHARE.min(budget.cpu * cpus as f64 / 10.0), Duration::ZERO),
+        };
+        self.derives_rules.then_some(pace)
     }
 
     /// Returns the triggers, CPU time first: the clock's program uses kind 0.

@@ -10,6 +10,7 @@
 
 use hashbrown::{HashMap, HashSet};
 
+use super::owned::OwnedTick;
 use crate::sample::{Batch, Body, Life, TickRecord};
 use crate::trace::Stop;
 
@@ -26,32 +27,7 @@ pub(super) struct Execs {
     times: HashMap<u32, u64>,
     /// Processes that begin, execute another program or end.
     changing: HashSet<u32>,
-    held: Vec<Held>,
-}
-
-/// A sample whose user stack could not be read.
-pub(super) struct Held {
-    time: u64,
-    ids: [u32; 3],
-    event: u16,
-    value: u64,
-    is_held: bool,
-    comm: [u8; 16],
-    stop: Stop,
-    epoch: u32,
-    kernel: Vec<u64>,
-    leaf: Vec<u64>,
-}
-
-impl Held {
-    /// Returns the sample as it was.
-    pub(super) fn record(&self) -> TickRecord<'_> {
-        let [pid, tid, cpu] = self.ids;
-        let body = Body::Walked { leaf: &self.leaf, root: [&[]; 2], omitted: 0 };
-        let Held { time, event, value, is_held, comm, stop, epoch, .. } = *self;
-        let kernel = &self.kernel;
-        TickRecord { time, pid, tid, cpu, comm, event, value, is_held, stop, epoch, kernel, body }
-    }
+    held: Vec<OwnedTick>,
 }
 
 impl Execs {
@@ -81,20 +57,16 @@ impl Execs {
 
     /// Holds a sample that may be one before an exec of which the event is not there yet.
     pub(super) fn hold(&mut self, tick: &TickRecord<'_>) -> bool {
-        let Body::Walked { leaf, .. } = tick.body else { return false };
-        if !has_no_memory(tick) || self.is_before_exec(tick) || self.held.len() >= MOST {
+        let is_walked = matches!(tick.body, Body::Walked { .. });
+        if !is_walked || !has_no_memory(tick) || self.is_before_exec(tick) || self.held.len() >= MOST {
             return false;
         }
-        let TickRecord { time, pid, tid, cpu, comm, stop, epoch, kernel, .. } = *tick;
-        let (kernel, leaf) = (kernel.to_vec(), leaf.to_vec());
-        let (event, value, is_held) = (tick.event, tick.value, tick.is_held);
-        let ids = [pid, tid, cpu];
-        self.held.push(Held { time, ids, event, value, is_held, comm, stop, epoch, kernel, leaf });
+        self.held.extend(OwnedTick::of(tick));
         true
     }
 
     /// Takes the samples that were held.
-    pub(super) fn take_held(&mut self) -> Vec<Held> {
+    pub(super) fn take_held(&mut self) -> Vec<OwnedTick> {
         std::mem::take(&mut self.held)
     }
 }

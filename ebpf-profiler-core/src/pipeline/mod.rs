@@ -8,7 +8,9 @@
 //! ```
 //!
 //! Events are taken in the order of time. A raw sample is unwound here, with the tables that its stack needs; they are built
-//! and published then.
+//! and published then. That of a large file is compiled by another thread, and the sample waits for it.
+
+mod awaiting;
 
 mod exec;
 
@@ -18,6 +20,8 @@ mod late;
 
 #[cfg(feature = "live")]
 mod left;
+
+mod owned;
 
 mod pending;
 
@@ -34,6 +38,7 @@ use std::time::{Duration, SystemTime};
 use ebpf_programs::abi::reason::Counter;
 use ebpf_programs::abi::registers::Registers;
 
+use self::awaiting::Awaiting;
 use self::exec::Execs;
 use self::held::{HeldSample, HeldSamples};
 use self::late::Postponed;
@@ -77,6 +82,7 @@ pub struct Pipeline {
     looked_for_left: u64,
     since: SystemTime,
     execs: Execs,
+    awaiting: Awaiting,
     stats: PipelineStats,
 }
 
@@ -88,6 +94,10 @@ pub struct PipelineStats {
     pub samples: u64,
     /// Of those, the number with whole stacks.
     pub whole: u64,
+    /// Of all samples, the number with a guessed frame: found without unwind data.
+    pub guessed: u64,
+    /// Of the others, the number with a frame that was found by a derived rule. All others are exact.
+    pub derived: u64,
     /// Of all samples, the number that was unwound in user space.
     pub raw: u64,
     /// Samples of filtered processes that arrived before the kernel side filtered them.
@@ -134,6 +144,7 @@ impl Pipeline {
             looked_for_left: 0,
             since: SystemTime::now(),
             execs: Execs::default(),
+            awaiting: Awaiting::default(),
             stats: PipelineStats::default(),
         }
     }
@@ -204,6 +215,7 @@ impl Pipeline {
 
     /// Takes the events of `batch` as [`urgent`](Urgency) as they are.
     pub(crate) fn take_by(&mut self, batch: &mut Batch, urgency: &dyn Fn() -> Urgency) {
+        self.take_awaiting();
         self.execs.read(batch);
         self.describe_early(batch);
         for held in self.execs.take_held() {
@@ -252,6 +264,8 @@ impl Pipeline {
 
     /// Takes the samples collected since the start or the previous call.
     pub fn finish(&mut self) -> PendingProfile {
+        self.take_awaiting();
+        self.unwind_awaiting(|_| true);
         for held in self.execs.take_held() {
             self.tick(&held.record());
         }
@@ -283,6 +297,7 @@ impl Pipeline {
         if let Life::Lost { count } = event.life {
             self.stats.life_lost += count;
         }
+        self.end_awaiting(event);
         if matches!(event.life, Life::Executed | Life::Exited) {
             self.threads.remove(event.pid);
             self.held.interners().1.remove(event.pid);
@@ -359,8 +374,11 @@ impl Pipeline {
 
     /// Unwinds a raw sample and adds it.
     fn raw(&mut self, tick: &TickRecord<'_>, registers: &Registers, calls: &[u64], stack: &[u64]) {
-        self.stats.raw += 1;
         let stop = raw::walk(&mut self.walker, &mut self.registry, tick, registers, stack);
+        if stop == Stop::Pending && self.await_table(tick, self.walker.address()) {
+            return;
+        }
+        self.stats.raw += 1;
         let is_exec = stop == Stop::NoUserStack
             && (self.execs.is_before_exec(tick) || self.registry.is_after_exec(tick.pid, tick.time));
         let stop = if is_exec { Stop::Exec } else { stop };
@@ -397,7 +415,7 @@ impl Pipeline {
     /// Appends the frames of the collected words.
     fn user_frames(&mut self, tick: &TickRecord<'_>, is_whole: bool) {
         self.registry.frames(tick.pid, self.splice.run(is_whole), tick.time, &mut self.frames);
-        if let Some(Frame::Native { found: found @ Found::Exactly, .. }) =
+        if let Some(Frame::Native { found: found @ (Found::Exactly | Found::Derived), .. }) =
             self.frames.last_mut().filter(|_| is_whole)
         {
             *found = Found::Uncalled;
@@ -407,6 +425,13 @@ impl Pipeline {
     /// Adds the frames as a sample. `left_out` is the number of dropped frames and their position.
     fn add(&mut self, tick: &TickRecord<'_>, stop: Stop, left_out: Option<(u32, u32)>) {
         let (omitted, gap) = left_out.unwrap_or_default();
+        if stop == Stop::Implausible {
+            self.registry.count_end(self.frames.last());
+        }
+        let has = |found| self.frames.iter().any(|frame| frame.found() == Some(found));
+        let (is_guessed, is_derived) = (has(Found::Guessed), has(Found::Derived));
+        self.stats.guessed += u64::from(is_guessed);
+        self.stats.derived += u64::from(is_derived && !is_guessed);
         let trace = Trace { frames: (&self.frames).into(), stop, omitted, gap };
         self.stats.samples += 1;
         let early = if tick.is_held { self.held.early_end(tick.pid, (tick.time, tick.cpu)) } else { None };

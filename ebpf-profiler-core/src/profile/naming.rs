@@ -194,7 +194,7 @@ impl<'m> Naming<'m> {
         let is_called = |frame: u32| {
             matches!(
                 frames[frame as usize].frame,
-                Frame::Native { found: Found::Exactly | Found::Guessed, .. }
+                Frame::Native { found: Found::Exactly | Found::Derived | Found::Guessed, .. }
             )
         };
         let (addresses, called): (Vec<u64>, Vec<u32>) = group

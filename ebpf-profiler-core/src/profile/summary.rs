@@ -23,6 +23,12 @@ pub struct Summary {
     pub samples: u64,
     /// Number of samples whose stack reaches from leaf to root.
     pub whole: u64,
+    /// Number of samples whose stack has a [derived](super::FrameView::is_derived) frame, and no
+    /// guessed one.
+    pub derived: u64,
+    /// Number of samples whose stack has a [guessed](super::FrameView::is_guessed) frame. All
+    /// others are exact or derived.
+    pub guessed: u64,
     /// Number of samples whose stack has a [doubtful](super::FrameView::is_doubtful) frame.
     pub doubtful: u64,
     /// Totals of the kinds of samples other than CPU time, such as `1.5 s off-cpu`.
@@ -36,10 +42,17 @@ impl Profile {
     pub fn summary(&self) -> Summary {
         let whole = self.samples().filter(|sample| sample.trace().is_whole());
         let doubtful = self.samples().filter(|sample| sample.trace().is_doubtful());
+        let guessed = self.samples().filter(|sample| sample.trace().is_guessed());
+        let derived = self.samples().filter(|sample| {
+            let trace = sample.trace();
+            trace.is_derived() && !trace.is_guessed()
+        });
         Summary {
             duration: self.duration(),
             samples: self.count(),
             whole: whole.map(|sample| sample.count()).sum(),
+            derived: derived.map(|sample| sample.count()).sum(),
+            guessed: guessed.map(|sample| sample.count()).sum(),
             doubtful: doubtful.map(|sample| sample.count()).sum(),
             totals: self
                 .by_kind()

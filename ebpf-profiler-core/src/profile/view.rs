@@ -183,6 +183,16 @@ impl<'p> TraceView<'p> {
         self.frames().any(|frame| frame.is_doubtful())
     }
 
+    /// Returns `true` if a frame is [guessed](FrameView::is_guessed).
+    pub fn is_guessed(&self) -> bool {
+        self.frames().any(|frame| frame.is_guessed())
+    }
+
+    /// Returns `true` if a frame is [derived](FrameView::is_derived).
+    pub fn is_derived(&self) -> bool {
+        self.frames().any(|frame| frame.is_derived())
+    }
+
     /// Returns `true` if no frame is missing between leaf and root.
     #[inline]
     pub fn is_whole(&self) -> bool {
@@ -277,6 +287,12 @@ impl<'p> FrameView<'p> {
         self.found() == Some(Found::Guessed) || self.is_doubtful()
     }
 
+    /// Returns `true` if the frame was found by a rule that was derived from the instructions of
+    /// code without unwind data.
+    pub fn is_derived(&self) -> bool {
+        self.found() == Some(Found::Derived)
+    }
+
     /// Returns `true` if the frame's return address follows no call instruction of its file.
     ///
     /// Each distinct frame is checked once. Such a frame is wrong, because unwind data is, or its
@@ -292,12 +308,7 @@ impl<'p> FrameView<'p> {
     }
 
     pub(super) fn found(&self) -> Option<Found> {
-        match self.frame() {
-            Frame::Native { found, .. } | Frame::Anonymous { found, .. } | Frame::Script { found, .. } => {
-                Some(found)
-            }
-            Frame::Kernel { .. } => None,
-        }
+        self.frame().found()
     }
 }
 

@@ -23,9 +23,12 @@ impl Registry {
         let mut words = walked.iter();
         let mut last = LastRegion::default();
         let (mut bare, mut anonymous) = (false, false);
+        // The frame before, if it is in a file.
+        let mut callee = None;
         let unnamed = self.stats.interpreters.unnamed;
         while let Some(&word) = words.next() {
             if word & frame::INTERPRETED != 0 {
+                callee = None;
                 if let [detail, behind @ ..] = words.as_slice()
                     && detail & frame::DETAIL != 0
                 {
@@ -35,14 +38,22 @@ impl Registry {
                 // The kernel entered a signal handler, which returns to a trampoline.
                 let is_called = words.as_slice().first().is_none_or(|caller| caller & frame::EXACT == 0);
                 let word = if is_called { word } else { word | frame::EXACT };
-                let frame = match frame_of(word, &regions, &mut self.modules, &mut last) {
+                let mut next = match frame_of(word, &regions, &mut self.modules, &mut last) {
                     Frame::Anonymous { address, found } => {
                         anonymous = true;
                         self.jit_frame(pid, &regions, address, found, now)
                     }
                     frame => frame,
                 };
-                frames.push(frame);
+                match callee {
+                    Some((module, _)) if word & frame::GUESSED != 0 => self.count_guess(module),
+                    _ => self.mark_derived(&mut next, callee),
+                }
+                callee = match next {
+                    Frame::Native { module, address, .. } => Some((module, address)),
+                    _ => None,
+                };
+                frames.push(next);
                 bare |= word & frame::LOOP != 0;
             }
         }

@@ -83,7 +83,7 @@ impl Registry {
     /// Frees the tables of files that no process has had mapped for 60 s, and the memory of those
     /// freed before.
     pub fn free_unused(&mut self, now: u64) {
-        self.modules.drop_unused(&mut self.allocator, now, KEEP);
+        self.modules.drop_unused(&mut self.allocator, &mut self.shared, now, KEEP);
         for bytes in self.allocator.free_ranges(now) {
             self.tables.unused(bytes);
         }

@@ -1,6 +1,7 @@
 //! The mappings of a process: followed by events, and read again after what was missed.
 
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::modules::Modules;
@@ -14,6 +15,12 @@ impl Registry {
         if self.processes.get(&pid).is_none_or(|entry| !entry.exceeds) && self.read_mappings(pid, now) {
             self.mark_due(pid);
         }
+    }
+
+    /// Returns `true` if a process maps something at these addresses.
+    pub(crate) fn overlaps(&self, pid: u32, addresses: Range<u64>) -> bool {
+        let regions = self.processes.get(&pid).map(|entry| &entry.regions);
+        regions.is_some_and(|regions| regions.overlapping(addresses.start, addresses.end).next().is_some())
     }
 
     pub(super) fn ensure_mappings(&mut self, pid: u32, now: u64) {
@@ -88,7 +95,8 @@ impl Registry {
 
     pub(super) fn map(&mut self, pid: u32, map: &MapEvent, now: u64) {
         let since = epochs::next(self.epoch);
-        let Registry { processes, modules, allocator, system, names, limits, region_count, .. } = self;
+        let Registry { processes, modules, allocator, shared, system, names, limits, region_count, .. } =
+            self;
         let entry = processes.entry(pid).or_default();
         // Either it was there when the mappings were read, or it was unmapped since, which sends no event.
         let mut files = Files { pid, modules, limit: limits.modules, system: &**system };
@@ -113,7 +121,7 @@ impl Registry {
             // A compiler makes its memory executable again with each function, and that memory has no file.
             && !region.is_anonymous()
             && let Some(id) = modules.known(region).or_else(|| {
-                let has_room = modules.make_room(limits.modules, allocator, now);
+                let has_room = modules.make_room(limits.modules, allocator, shared, now);
                 has_room.then(|| modules.add(pid, region, &**system))?
             })
             && modules.place(id, region, now).is_some_and(|file| entry.interpreters.renew(file))

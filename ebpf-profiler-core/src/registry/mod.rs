@@ -22,6 +22,12 @@
 //! `/proc/PID/maps` is read for a process with unknown mappings, after a sample in an unknown mapping, and after lost
 //! events: at most every 50 ms a process at first, at most every 3.2 s if it goes on.
 
+mod builder;
+
+mod compile;
+
+mod derive;
+
 mod describe;
 
 mod epochs;
@@ -42,7 +48,13 @@ mod modules;
 
 mod names;
 
+mod pace;
+
 mod publish;
+
+mod shared;
+
+mod tables;
 
 mod until;
 
@@ -52,13 +64,20 @@ use std::sync::Arc;
 use ebpf_programs::abi::mapping::{Process, filter};
 use hashbrown::{HashMap, HashSet};
 
+#[cfg(feature = "live")]
+pub(crate) use self::builder::BuildQueue;
+use self::builder::Builder;
+use self::derive::Deriver;
 use self::epochs::Epochs;
 pub use self::limits::Limits;
 pub(crate) use self::limits::stacks_on;
 use self::limits::{MAX_MAPPINGS, PublishLimit, ReadLimit};
 use self::modules::Modules;
 use self::names::Names;
+#[cfg(feature = "live")]
+pub(crate) use self::pace::Pace;
 use self::publish::Published;
+use self::shared::SharedTables;
 use self::until::IsOver;
 use crate::jit::{JitNames, JitStats};
 use crate::language::{InterpreterStats, Interpreters, Journal, NoJournal, Scripts};
@@ -84,8 +103,15 @@ pub struct Registry {
     system: Box<dyn System>,
     journal: Box<dyn Journal>,
     tables: Box<dyn Tables>,
-    compiler: Option<Box<dyn UnwindCompiler>>,
+    compiler: Option<Arc<dyn UnwindCompiler>>,
+    /// Compiles the tables of large files in another thread.
+    builder: Option<Builder>,
+    /// Derives rules in another thread.
+    deriver: Option<Deriver>,
+    /// `true` if a file has derived rules.
+    has_derived: bool,
     allocator: Allocator,
+    shared: SharedTables,
     modules: Modules,
     scripts: Scripts,
     processes: HashMap<u32, Entry>,
@@ -132,6 +158,8 @@ pub struct RegistryStats {
     pub tables: u64,
     /// Rows in them that no rule expresses.
     pub unsupported_rows: u64,
+    /// Tables that were replaced by ones with rules that were derived from instructions.
+    pub derived_tables: u64,
     /// Bytes of the arena in use.
     pub table_bytes: u64,
     /// Files without a table, by reason.
@@ -173,6 +201,8 @@ struct Entry {
     read_limit: ReadLimit,
     /// For the search for interpreters that were unloaded.
     unload_limit: ReadLimit,
+    /// Time when files that could not be opened are tried again, and the number of attempts.
+    unopened: Option<(u64, u32)>,
     /// Number of file names that the process brought.
     names: usize,
     /// Number of raw samples taken while a runtime was awaited.
@@ -206,8 +236,12 @@ impl Registry {
             system,
             journal: Box::new(NoJournal),
             tables,
-            compiler,
+            compiler: compiler.map(Arc::from),
+            builder: None,
+            deriver: None,
+            has_derived: false,
             allocator: Allocator::new(bytes),
+            shared: SharedTables::default(),
             modules: Modules::default(),
             scripts: Scripts::default(),
             processes: HashMap::new(),
@@ -420,6 +454,7 @@ impl Registry {
             next_publish: entry.next_publish,
             verified: entry.verified,
             names: entry.names,
+            unopened: entry.unopened,
             interpreters: entry.interpreters.fork(parent),
             jit: entry.jit.fork(),
             ..Entry::default()

@@ -1,20 +1,21 @@
 //! The mapped files, each once, with their unwind tables.
 
+use std::ops::Range;
 use std::sync::{Arc, Weak};
 
-use ebpf_programs::abi::arena::UNIT;
 use ebpf_programs::abi::interpreter;
 use ebpf_programs::abi::mapping::kind;
 use hashbrown::HashMap;
 
+use super::compile::Failure;
 use super::publish::Published;
-use super::until::{IsOver, Until};
+use super::shared::SharedTables;
 use crate::elf::{Elf, Segment, code_address};
 use crate::language::{FoundRuntime, Language, RuntimeFiles};
 use crate::process::{Mapped, Module, ModuleId, Opener, Region, System};
 use crate::sample::FileId;
-use crate::tables::{Allocator, Tables};
-use crate::unwind::UnwindCompiler;
+use crate::tables::Allocator;
+use crate::unwind::BareFunction;
 
 /// The mapped files.
 #[derive(Default)]
@@ -29,6 +30,8 @@ pub(super) struct Modules {
     languages: Vec<Box<dyn Language>>,
     /// Number of modules at which unused ones are dropped.
     purge_at: usize,
+    /// Modules whose table failed to build, and may be there later.
+    pub(super) failed: Vec<ModuleId>,
 }
 
 pub(super) struct Entry {
@@ -36,6 +39,12 @@ pub(super) struct Entry {
     /// Executable segments; empty for a file that is not ELF.
     segments: Vec<Segment>,
     pub(super) table: Table,
+    /// A table that other files have too, and that published mappings may still lead to.
+    pub(super) former: Option<Table>,
+    /// The last failure to build it, and the number of failures.
+    pub(super) failed: Option<(Failure, u32)>,
+    /// The derivation of rules of its code without unwind data.
+    pub(super) derivation: Derivation,
     /// The runtimes of languages in the file.
     pub(super) runtimes: Vec<FoundRuntime>,
     /// `true` if it occurred in a frame of the current profile.
@@ -50,6 +59,27 @@ pub(super) struct Entry {
     waiting: Vec<Waiting>,
     /// Length of `waiting` at which the mappings that are gone are dropped.
     prune_at: usize,
+}
+
+/// The derivation of rules of a file's code without unwind data.
+#[derive(Default)]
+pub(super) struct Derivation {
+    /// Number of frames in the file whose caller was guessed, or not found.
+    pub(super) guesses: u32,
+    /// Number of attempts that failed.
+    pub(super) failures: u32,
+    /// Nothing further is derived.
+    pub(super) is_done: bool,
+    /// Addresses with derived rules, in order.
+    pub(super) ranges: Vec<Range<u64>>,
+}
+
+impl Derivation {
+    /// Returns `true` if the rule at an address is derived.
+    pub(super) fn has(&self, address: u64) -> bool {
+        let next = self.ranges.partition_point(|range| range.start <= address);
+        next.checked_sub(1).is_some_and(|index| address < self.ranges[index].end)
+    }
 }
 
 /// A published mapping whose module has no table yet.
@@ -68,6 +98,8 @@ pub(super) enum Table {
     Pending,
     /// In the arena.
     Ready { place: u32, bytes: usize },
+    /// The file could not be opened or read. Its code is walked without a table until it is tried again, at `retry` or later.
+    Failed { retry: u64 },
     /// The file has no table, and none will be built.
     None,
 }
@@ -78,8 +110,13 @@ impl Table {
         match self {
             Table::Pending => (0, kind::PENDING),
             Table::Ready { place, .. } => (place, kind::TABLE),
-            Table::None => (0, kind::BARE),
+            Table::Failed { .. } | Table::None => (0, kind::BARE),
         }
+    }
+
+    /// Returns `true` if there may be a table later.
+    pub(super) fn may_come(self) -> bool {
+        matches!(self, Table::Pending | Table::Failed { .. })
     }
 }
 
@@ -263,20 +300,36 @@ impl Modules {
 
     /// Drops unused modules if there are `limit` of them, or twice the number that the previous call left.
     /// Returns `true` if fewer than `limit` are left.
-    pub(super) fn make_room(&mut self, limit: usize, allocator: &mut Allocator, now: u64) -> bool {
+    pub(super) fn make_room(
+        &mut self,
+        limit: usize,
+        allocator: &mut Allocator,
+        shared: &mut SharedTables,
+        now: u64,
+    ) -> bool {
         if self.entries.len() >= limit.min(self.purge_at.max(MANY)) {
-            self.drop_unused(allocator, now, KEEP_AT_LEAST);
+            self.drop_unused(allocator, shared, now, KEEP_AT_LEAST);
             self.purge_at = self.entries.len() * 2;
         }
         self.entries.len() < limit
     }
 
     /// Drops the modules that no published process has had mapped for `keep` nanoseconds, and frees their tables.
-    pub(super) fn drop_unused(&mut self, allocator: &mut Allocator, now: u64, keep: u64) {
+    pub(super) fn drop_unused(
+        &mut self,
+        allocator: &mut Allocator,
+        shared: &mut SharedTables,
+        now: u64,
+        keep: u64,
+    ) {
         self.entries.retain(|_, entry| {
             let kept = entry.seen || entry.references > 0 || now.saturating_sub(entry.used) < keep;
-            if let (false, Table::Ready { place, bytes }) = (kept, entry.table) {
-                allocator.free(place, bytes, now);
+            for table in entry.former.into_iter().chain([entry.table]) {
+                if let (false, Table::Ready { place, bytes }) = (kept, table)
+                    && shared.release(place)
+                {
+                    allocator.free(place, bytes, now);
+                }
             }
             kept
         });
@@ -306,6 +359,9 @@ impl Entry {
             module,
             segments,
             table,
+            former: None,
+            failed: None,
+            derivation: Derivation::default(),
             runtimes: Vec::new(),
             seen: false,
             used: 0,
@@ -336,52 +392,15 @@ impl Entry {
         !self.segments.is_empty()
     }
 
-    /// Builds the table and writes it into the arena. Returns the number of rows that no rule expresses.
-    pub(super) fn build(
-        &mut self,
-        compiler: Option<&dyn UnwindCompiler>,
-        tables: &mut dyn Tables,
-        allocator: &mut Allocator,
-        is_over: &IsOver,
-        now: u64,
-    ) -> Result<u32, &'static str> {
-        let built = self.build_until(compiler, tables, allocator, is_over, now);
-        if built.is_err() && is_over() {
-            self.table = Table::Pending;
-            return Err("files whose tables were not built before the end");
-        }
-        built
+    /// Returns the number of bytes of its code.
+    pub(super) fn code_size(&self) -> u64 {
+        self.segments.iter().fold(0, |sum, segment| sum.saturating_add(segment.file_size))
     }
 
-    fn build_until(
-        &mut self,
-        compiler: Option<&dyn UnwindCompiler>,
-        tables: &mut dyn Tables,
-        allocator: &mut Allocator,
-        is_over: &IsOver,
-        now: u64,
-    ) -> Result<u32, &'static str> {
-        self.table = Table::None;
-        let Some(compiler) = compiler else { return Ok(0) };
-        let opener = self.module.opener.as_ref().ok_or("files without a way to open them")?;
-        let source = opener.open().map_err(|_| "files that could not be opened")?;
-        let source = Until { source, is_over: is_over.clone() };
-        let elf = Elf::open(source).map_err(|_| "files that are no ELF files")?;
+    /// Returns the functions without unwind data that a runtime in the file names.
+    pub(super) fn bare_functions(&self) -> &[BareFunction] {
         let mut bare = self.runtimes.iter().map(|found| found.runtime.bare_functions());
-        let bare = bare.find(|functions| !functions.is_empty()).unwrap_or_default();
-        let compiled = compiler.compile_with(&elf, bare).map_err(|_| "files with implausible unwind data")?;
-        if compiled.image.is_empty() {
-            return Ok(0);
-        }
-        let bytes = compiled.image.len();
-        let place = allocator.allocate(bytes, now).ok_or("tables that did not fit")?;
-        let written = tables.write(u64::from(place) * UNIT as u64, &compiled.image);
-        if written.and_then(|()| tables.renew()).is_err() {
-            allocator.free(place, bytes, now);
-            return Err("tables that did not fit");
-        }
-        self.table = Table::Ready { place, bytes };
-        Ok(compiled.unsupported)
+        bare.find(|functions| !functions.is_empty()).unwrap_or_default()
     }
 }
 

@@ -12,7 +12,6 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Instant;
 
 use ebpf_programs::abi::arena::UNIT;
 use ebpf_programs::abi::mapping::{Mapping, Process, filter, kind};
@@ -21,7 +20,7 @@ use hashbrown::HashMap;
 
 use super::limits::MAX_MAPPINGS;
 use super::modules::{Modules, Table};
-use super::{Entry, Registry, epochs};
+use super::{Entry, Registry, epochs, tables};
 use crate::language::{Memory, SampleId, Unreadable};
 use crate::process::{Mapped, ModuleId, Region};
 use crate::sample::{Body, TickRecord};
@@ -30,12 +29,12 @@ use crate::trace::Stop;
 /// The state of a process in the kernel maps. Forked children share it until their mappings change.
 pub(super) struct Published {
     pub(super) process: Process,
+    /// Its modules, each once, in ascending order.
+    pub(super) modules: Vec<ModuleId>,
     /// `true` if memory without a file awaits a runtime.
     awaits: bool,
     /// Bytes of the descriptions of its interpreters in the arena.
     described: usize,
-    /// Its modules, each once.
-    modules: Vec<ModuleId>,
 }
 
 impl Published {
@@ -77,6 +76,7 @@ impl Registry {
     pub fn publish_changed(&mut self, now: u64) {
         self.batch += 1;
         self.free_withdrawn(now);
+        self.retry_table(now);
         let due = std::mem::take(&mut self.due);
         for pid in due {
             let Some(entry) = self.processes.get_mut(&pid) else { continue };
@@ -138,7 +138,17 @@ impl Registry {
             self.mark_due(pid);
             return Err(Stop::UnknownProcess);
         }
+        self.retry_files(pid, now);
         Ok(())
+    }
+
+    /// Lets a process be published again if files of it could not be opened, and are due to be tried again.
+    fn retry_files(&mut self, pid: u32, now: u64) {
+        let Some(entry) = self.processes.get_mut(&pid) else { return };
+        if entry.unopened.is_some_and(|(at, _)| at <= now && entry.next_publish <= now) {
+            entry.is_changed = true;
+            self.mark_due(pid);
+        }
     }
 
     /// Returns `true` if a process executed its program within the last second.
@@ -305,51 +315,9 @@ impl Registry {
         }
     }
 
-    /// Builds the table for the file at `address` of a process, unless that was tried before.
-    ///
-    /// Returns `true` if the kernel side has a new table, or knows now that there is none.
-    pub fn build_table(&mut self, pid: u32, address: u64, now: u64) -> bool {
-        let Some(id) = self.module_at(pid, address) else { return false };
-        self.build_table_of(id, now)
-    }
-
-    fn build_table_of(&mut self, id: ModuleId, now: u64) -> bool {
-        let Some(entry) = self.modules.get_mut(id) else { return false };
-        if entry.table != Table::Pending || (self.is_over)() {
-            return false;
-        }
-        entry.used = now;
-        let compiler = self.compiler.as_deref();
-        match entry.build(compiler, &mut *self.tables, &mut self.allocator, &self.is_over, now) {
-            Ok(unsupported) => {
-                self.stats.tables += 1;
-                self.stats.unsupported_rows += u64::from(unsupported);
-            }
-            Err(reason) => {
-                *self.stats.without_table.entry(reason).or_default() += 1;
-                if entry.table == Table::Pending {
-                    return false;
-                }
-            }
-        }
-        self.publish_table(id);
-        true
-    }
-
-    /// Builds the tables of all files of a process, as far as that can begin before `end`.
-    pub(crate) fn build_tables(&mut self, pid: u32, now: u64, end: Option<Instant>) {
-        let published = self.processes.get(&pid).and_then(|entry| entry.published.clone());
-        for &id in published.iter().flat_map(|published| &published.modules) {
-            if end.is_some_and(|end| Instant::now() > end) {
-                break;
-            }
-            self.build_table_of(id, now);
-        }
-    }
-
     /// Finds the files of all regions. Returns the number of files that were opened for the first time, or in vain.
     pub(super) fn resolve(&mut self, pid: u32, now: u64) -> usize {
-        let Registry { processes, modules, system, allocator, limits, .. } = self;
+        let Registry { processes, modules, system, allocator, shared, limits, .. } = self;
         let Some(entry) = processes.get_mut(&pid) else { return 0 };
         let mut tried: HashMap<*const _, Option<ModuleId>> = HashMap::new();
         let mut opened = 0;
@@ -364,7 +332,7 @@ impl Registry {
                     modules.return_to(id, || system.opener(pid, &region.map()));
                     return Some(id);
                 }
-                if opened >= limits.files || !modules.make_room(limits.modules, allocator, now) {
+                if opened >= limits.files || !modules.make_room(limits.modules, allocator, shared, now) {
                     exceeds = true;
                     return None;
                 }
@@ -376,26 +344,11 @@ impl Registry {
             id.and_then(|id| modules.place(id, region, now)).or_else(gone)
         });
         entry.exceeds |= exceeds;
+        entry.unopened = tried.values().any(Option::is_none).then(|| {
+            let attempts = entry.unopened.map_or(0, |(_, attempts)| attempts);
+            (now.saturating_add(tables::retry_after(attempts)), attempts.saturating_add(1))
+        });
         opened
-    }
-
-    fn module_at(&self, pid: u32, address: u64) -> Option<ModuleId> {
-        Some(self.processes.get(&pid)?.regions.find(address)?.file?.module)
-    }
-
-    /// Writes the place of a module's table into the published mappings that wait for it.
-    fn publish_table(&mut self, id: ModuleId) {
-        let Some(entry) = self.modules.get_mut(id) else { return };
-        let (place, kind) = entry.table.words();
-        for waiting in entry.take_waiting() {
-            let Some(published) = waiting.published.upgrade() else { continue };
-            let words = u64::from(place) | u64::from(kind) << 32 | u64::from(waiting.interpreter) << 48;
-            let at = u64::from(published.process.mappings) * UNIT as u64;
-            let offset =
-                waiting.index as usize * size_of::<Mapping>() + core::mem::offset_of!(Mapping, table);
-            // Written before, so the room is there.
-            let _ = self.tables.write(at + offset as u64, &words.to_ne_bytes());
-        }
     }
 }
 
@@ -498,12 +451,16 @@ fn kernel_mappings(parts: &[Part<'_>], modules: &Modules, without_file: u16) -> 
         let file = part.region.file;
         let table = file.and_then(|file| modules.get(file.module)).map(|entry| entry.table);
         let interpreter = part.interpreter;
+        let has_file = !part.region.is_anonymous() && !part.region.is_shared_memory();
         let (place, kind) = match part.is_owned {
             true => (0, kind::RUNTIME),
-            false if part.region.is_anonymous() || part.region.is_shared_memory() => (0, without_file),
+            false if !has_file => (0, without_file),
             false => table.map_or((0, kind::BARE), Table::words),
         };
-        if let (Some(file), kind::PENDING) = (file, kind) {
+        let may_come = !part.is_owned && has_file && table.is_some_and(Table::may_come);
+        if let Some(file) = file
+            && may_come
+        {
             pending.push(Pending { module: file.module, index, interpreter });
         }
         bytes.extend(part.start.to_ne_bytes());

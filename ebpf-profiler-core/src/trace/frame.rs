@@ -41,6 +41,18 @@ pub enum Frame {
     },
 }
 
+impl Frame {
+    /// Returns the method by which the frame was found; `None` for the kernel's.
+    pub(crate) fn found(self) -> Option<Found> {
+        match self {
+            Frame::Native { found, .. } | Frame::Anonymous { found, .. } | Frame::Script { found, .. } => {
+                Some(found)
+            }
+            Frame::Kernel { .. } => None,
+        }
+    }
+}
+
 /// Number of a function of a script: an index into
 /// [`Profile::scripts`](crate::profile::Profile::scripts).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -58,6 +70,9 @@ pub enum Found {
     Uncalled,
     /// Through the frame pointer of code without unwind data; plausible, not proven.
     Guessed,
+    /// By a rule that was derived from the instructions of code without unwind data, through a
+    /// return address.
+    Derived,
     /// In the debug information of its caller, into which a compiler inlined it.
     Inlined,
 }

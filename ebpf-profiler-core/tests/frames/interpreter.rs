@@ -256,6 +256,20 @@ fn the_frames_of_the_interpreter_that_called_come_next() {
     assert_eq!(world.walk(), "100 20f* b000@7 10f 21f* 400");
 }
 
+/// Each list ends with the frame of its loop, and one that belongs to no loop.
+#[test]
+fn a_list_may_end_with_a_frame_of_no_loop() {
+    let world = [0x1000, 0x2000].into_iter().fold(nested(), |world, at| {
+        let function = 0x9000 + at;
+        let world = world.frame(at, at + 0x100, function, 7, 0);
+        world.frame(at + 0x100, at + 0x200, 0xc000, 0, 3).frame(at + 0x200, 0, 0xc000, 0, 3)
+    });
+    let world = world.with(|it| it.frames.run = run::BEFORE_MARKED);
+    assert_eq!(world.walk(), "100 20f* a000@7 10f 21f* 400");
+    let world = world.with(|it| it.frames.run = run::BEFORE_MARKED_TO_BASE);
+    assert_eq!(world.walk(), "100 20f* a000@7 10f 21f* b000@7 400");
+}
+
 #[test]
 fn returns_no_frames_if_the_first_are_unreadable() {
     for from in [from::NOWHERE, from::UNKNOWN] {

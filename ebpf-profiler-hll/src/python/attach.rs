@@ -72,7 +72,8 @@ pub(super) fn attach(facts: &RuntimeFacts, target: &Target<'_>) -> Result<Attach
     let list = match frames.run {
         Run::One => list,
         Run::EndsWith { offset, value } => list.run_ends_with(offset, 0xff, value),
-        Run::EndsBefore { offset, value } => list.run_ends_before(offset, 0xff, value),
+        Run::EndsBefore { offset, value, has_base: false } => list.run_ends_before(offset, 0xff, value),
+        Run::EndsBefore { offset, value, .. } => list.run_ends_before_to_base(offset, 0xff, value),
     };
     let list = match offsets.identity().ok_or(Reason::Unsupported)? {
         Identity::Version(offset) => list.identity_number(offset),
@@ -126,7 +127,7 @@ fn check_unknown(facts: &RuntimeFacts, target: &Target<'_>) -> Result<(), Reason
 fn has_code(facts: &RuntimeFacts, state: u64, target: &Target<'_>) -> Result<bool, Reason> {
     let (memory, offsets) = (target.memory(), &facts.offsets);
     let frame = memory.u64(state.wrapping_add_signed(offsets.top.0))?;
-    let Run::EndsBefore { offset, value } = offsets.frames.run else { return Err(Reason::Unsupported) };
+    let Run::EndsBefore { offset, value, .. } = offsets.frames.run else { return Err(Reason::Unsupported) };
     if frame == 0 || memory.array::<1>(frame.wrapping_add(offset.into()))?[0] >= value {
         return Ok(false);
     }

@@ -34,6 +34,9 @@ const MAX_OFFSET: u64 = 4096;
 /// Maximum number of fields of a thread state from the one behind the current frame to its status: 3.15 has 7.
 const MAX_THREAD_FIELDS: usize = 16;
 
+/// The same up to 3.14.
+const THREAD_FIELDS: usize = 4;
+
 /// Address bits of pointers to code objects, whose lowest bits are tags from 3.14 on.
 const UNMARKED: u64 = !7;
 
@@ -56,10 +59,11 @@ pub(super) fn parse(bytes: &[u8]) -> Option<Offsets> {
     })?;
     let [size, _, next, _, frame] = thread;
     let top = frame;
-    // 3.15 has further frames and a counter before it.
+    // 3.15 has further frames and a counter before it, among them the frame that each list ends with.
     let (end, [thread_id, ..]) = groups.find(at, |[id, native, chunk, status]| {
         id > top && native == id + 8 && chunk > native && chunk < size && status < top
     })?;
+    let has_base = end - at > THREAD_FIELDS;
     let at = Some(end).filter(|end| end - at <= MAX_THREAD_FIELDS)?;
     let (at, frame) = groups.find(at, |[size, previous, executable, pointer, locals, owner]| {
         size == locals + 8 && [previous, executable, pointer, owner].iter().all(|field| *field < locals)
@@ -81,7 +85,7 @@ pub(super) fn parse(bytes: &[u8]) -> Option<Offsets> {
     // Not in the description; in all versions so far, `co_version` lies directly before
     // `co_localsplusnames`.
     let version = locals - 4;
-    let frames = frames(frame);
+    let frames = frames(frame, has_base);
     let (qualname, version, instructions) = (Some(qualname), Some(version), Some(adaptive));
     Some(Offsets {
         top: (top.into(), None),
@@ -107,8 +111,8 @@ fn lists(groups: &[u64], next: u32, thread: u32) -> Option<ListOffsets> {
     Some(ListOffsets { interpreter: field(interpreter)?, threads: field(threads)?, next, thread })
 }
 
-fn frames([_, caller, code, position, _, owner]: [u32; 6]) -> FrameOffsets {
-    let run = Run::EndsBefore { offset: owner, value: OF_INTERPRETER };
+fn frames([_, caller, code, position, _, owner]: [u32; 6], has_base: bool) -> FrameOffsets {
+    let run = Run::EndsBefore { offset: owner, value: OF_INTERPRETER, has_base };
     FrameOffsets { caller, code, code_mask: UNMARKED, position: Position::Address(position), run }
 }
 
@@ -172,7 +176,7 @@ mod tests {
         assert_eq!(found.lists, Some(lists));
         let frames = found.frames;
         assert_eq!((frames.caller, frames.code, frames.position), (8, 0, Position::Address(56)));
-        assert_eq!(frames.run, Run::EndsBefore { offset: 70, value: 3 });
+        assert_eq!(frames.run, Run::EndsBefore { offset: 70, value: 3, has_base: false });
         let code = found.code;
         assert_eq!((code.size, code.filename, code.name, code.qualname), (208, 112, 120, Some(128)));
         assert_eq!(found.identity(), Some(Identity::Version(92)));
@@ -190,7 +194,7 @@ mod tests {
         let found = parse(&bytes(&[&words], 0x030e_08f0)).unwrap();
         let frames = found.frames;
         assert_eq!((found.top.0, frames.position), (72, Position::Address(56)));
-        assert_eq!(frames.run, Run::EndsBefore { offset: 74, value: 3 });
+        assert_eq!(frames.run, Run::EndsBefore { offset: 74, value: 3, has_base: false });
         let code = found.code;
         assert_eq!((code.filename, code.instructions, found.object_type), (112, Some(208), 8));
         assert_eq!(found.bytes, BytesOffsets { size: 16, data: 32 });
@@ -205,7 +209,7 @@ mod tests {
         let found = parse(&bytes(&[&words], 0x030f_02f0)).unwrap();
         let lists = ListOffsets { interpreter: 7264, threads: 7336, next: 8, thread: 176 };
         assert_eq!((found.top, found.lists), ((72, None), Some(lists)));
-        assert_eq!(found.frames.run, Run::EndsBefore { offset: 74, value: 3 });
+        assert_eq!(found.frames.run, Run::EndsBefore { offset: 74, value: 3, has_base: true });
         assert_eq!((found.code.filename, found.code.instructions), (112, Some(208)));
     }
 

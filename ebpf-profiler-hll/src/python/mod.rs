@@ -66,7 +66,6 @@
 //!
 //! * A version after 3.15 is accepted if the offsets that it describes lead, in the process, to a
 //!   thread's control block and to a code object; else it is refused as not supported.
-//! * Of a second interpreter in a thread of 3.15, functions can be at the place of the first one's.
 //! * A file is recognized by symbols, whatever its name: `libpython`, `python`, a program that
 //!   embeds CPython.
 //! * Free-threaded builds describe themselves from 3.13 on like all others. Their threads may run a

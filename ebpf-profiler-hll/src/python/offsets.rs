@@ -64,6 +64,8 @@ pub(super) enum Run {
     EndsBefore {
         offset: u32,
         value: u8,
+        /// The outermost frame of a list is such a frame, and belongs to no run.
+        has_base: bool,
     },
 }
 
@@ -239,7 +241,7 @@ fn frames(table: &Table) -> Option<FrameOffsets> {
     };
     let run = match (of("frame.is_entry"), of("frame.owner")) {
         (Some(offset), _) => Run::EndsWith { offset, value: 1 },
-        (None, Some(offset)) => Run::EndsBefore { offset, value: OF_INTERPRETER },
+        (None, Some(offset)) => Run::EndsBefore { offset, value: OF_INTERPRETER, has_base: false },
         (None, None) => Run::One,
     };
     let (caller, code) = (of("frame.previous")?, of("frame.code")?);

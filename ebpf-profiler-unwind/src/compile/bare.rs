@@ -127,9 +127,14 @@ impl<'a> Gaps<'a> {
         }
         output.function(part.start, part.end);
         output.row(part.start, Packed::NO_DATA);
-        self.deriver.region(&code, part.start, |at, rule| {
-            output.row(part.start + at as u64, rule.unwrap_or(Packed::NO_DATA));
+        // A source that answers no more ends the work.
+        let answers = || self.elf.read(part.start, &mut [0]).is_ok();
+        self.deriver.region(&code, part.start, answers, |at, rule| {
+            let address = part.start + at as u64;
+            output.set_derived(address, rule.is_some());
+            output.row(address, rule.unwrap_or(Packed::NO_DATA));
         });
+        output.set_derived(part.end, false);
     }
 
     /// Adds the rows of a function.

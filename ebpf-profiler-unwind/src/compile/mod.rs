@@ -82,6 +82,11 @@ impl UnwindCompiler for Tables {
         self.compile_with(elf, &[])
     }
 
+    fn compile_derived(&self, elf: &Elf, functions: &[BareFunction]) -> Option<Result<Compiled, ElfError>> {
+        // With that option the tables have these rules already.
+        (!self.derives).then(|| Tables { derives: true }.compile_with(elf, functions))
+    }
+
     fn compile_with(&self, elf: &Elf, functions: &[BareFunction]) -> Result<Compiled, ElfError> {
         let Some(registers) = Registers::of(elf.arch()) else { return Ok(Compiled::default()) };
         let code = Code::of(elf);

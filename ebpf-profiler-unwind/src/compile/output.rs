@@ -1,5 +1,7 @@
 //! Destination of the rows of all sources.
 
+use std::ops::Range;
+
 use ebpf_profiler_core::unwind::Compiled;
 
 use crate::arch::Registers;
@@ -16,12 +18,29 @@ pub(super) struct Output {
     end: u64,
     unsupported: u32,
     pub(super) malformed: u32,
+    /// Addresses with derived rules.
+    derived: Vec<Range<u64>>,
+    /// Start of the last of them, which has no end yet.
+    derived_from: Option<u64>,
 }
 
 impl Output {
     /// Creates a table whose first function begins at `first`.
     pub(super) fn new(first: u64, malformed: u32) -> Output {
-        Output { builder: Builder::new(first), first, end: first, unsupported: 0, malformed }
+        let (builder, derived) = (Builder::new(first), Vec::new());
+        Output { builder, first, end: first, unsupported: 0, malformed, derived, derived_from: None }
+    }
+
+    /// Records whether the rule from `at` on is derived.
+    pub(super) fn set_derived(&mut self, at: u64, is_derived: bool) {
+        match self.derived_from {
+            None if is_derived => self.derived_from = Some(at),
+            Some(from) if !is_derived => {
+                self.derived.push(from..at);
+                self.derived_from = None;
+            }
+            _ => {}
+        }
     }
 
     /// Begins a function.
@@ -79,6 +98,7 @@ impl Output {
         let unsupported = self.unsupported.saturating_add(built.dropped);
         let mut compiled = Compiled::new(built.image);
         (compiled.unsupported, compiled.malformed) = (unsupported, self.malformed);
+        compiled.derived = self.derived;
         compiled
     }
 }

@@ -81,14 +81,20 @@ impl<'a> Deriver<'a> {
     }
 
     /// Calls `row` with the offset and the rule of each row of the code in a gap at `address`, in order; `None` where no rule was
-    /// derived.
-    pub(crate) fn region(&mut self, code: &[u8], address: u64, mut row: impl FnMut(usize, Option<Packed>)) {
+    /// derived. `goes_on` is asked before each part, which takes up to 40 ms.
+    pub(crate) fn region(
+        &mut self,
+        code: &[u8],
+        address: u64,
+        goes_on: impl Fn() -> bool,
+        mut row: impl FnMut(usize, Option<Packed>),
+    ) {
         if self.arch != Arch::X86_64 {
             return;
         }
         let kept = self.kept();
         let (mut from, mut is_start) = (0, true);
-        while from < code.len() {
+        while from < code.len() && goes_on() {
             let part = &code[from..code.len().min(from + MAX_REGION)];
             let at = address + from as u64;
             let region = Region::<x86_64::State>::follow(part, at, is_start, &[], &mut self.budget);

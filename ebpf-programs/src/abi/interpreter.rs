@@ -304,6 +304,8 @@ pub mod run {
     pub const WITH_MARKED: u32 = 1;
     /// All frames up to a marked one, exclusive: that one belongs to the loop itself and produces no frame.
     pub const BEFORE_MARKED: u32 = 2;
+    /// The same, in a list whose outermost frame is a marked one that belongs to no loop.
+    pub const BEFORE_MARKED_TO_BASE: u32 = 3;
 }
 
 const _: () = {

@@ -55,9 +55,22 @@ pub(super) const PACKAGES: &[Package] = &[
         version: "3.14.8-1",
         libraries: &["libc6", "libexpat1", "libffi8", "libgcc-s1", "zlib1g"],
     },
+    Package {
+        suite: Suite("sid"),
+        python: "3.15",
+        version: "3.15.2-1",
+        libraries: &["libc6", "libexpat1", "libffi8", "libgcc-s1", "libzstd1", "zlib1g"],
+    },
 ];
 
+/// The oldest one, and the newest one of a suite whose packages stay.
+const ENDS: [&str; 2] = ["2.7", "3.14"];
+
 impl Package {
+    pub(super) fn is_end(&self) -> bool {
+        ENDS.contains(&self.python)
+    }
+
     /// Returns the interpreter, which it fetches if it is missing.
     pub(super) fn interpreter(&self) -> Result<Interpreter, String> {
         let root = folder().join(format!("debian-{}", self.python));

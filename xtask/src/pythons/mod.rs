@@ -56,10 +56,7 @@ pub(crate) fn task(arguments: &[String]) -> Outcome {
             left_out.push(error);
         }
     };
-    let last = debian::PACKAGES.len() - 1;
-    for (_, package) in
-        debian::PACKAGES.iter().enumerate().filter(|(at, _)| extent != "ends" || [0, last].contains(at))
-    {
+    for package in debian::PACKAGES.iter().filter(|package| extent != "ends" || package.is_end()) {
         keep(package.interpreter());
     }
     if extent.is_empty() {

@@ -41,7 +41,7 @@ impl Layout {
         };
         let end_size = match frames.run {
             run::ONE => 0,
-            run::WITH_MARKED | run::BEFORE_MARKED => 1,
+            run::WITH_MARKED | run::BEFORE_MARKED | run::BEFORE_MARKED_TO_BASE => 1,
             kind => return Err(InvalidWalker::of("kind of the run", kind.into(), "unknown")),
         };
         let fields = [
@@ -125,6 +125,13 @@ macro_rules! memory_fields {
             /// produces no output frame.
             pub fn run_ends_before(mut self, offset: u32, mask: u8, value: u8) -> $builder {
                 self.layout.set_end(run::BEFORE_MARKED, offset, mask, value);
+                self
+            }
+
+            /// Ends runs as [`run_ends_before`](Self::run_ends_before) does, in lists whose outermost frame
+            /// is a marked one that belongs to no loop.
+            pub fn run_ends_before_to_base(mut self, offset: u32, mask: u8, value: u8) -> $builder {
+                self.layout.set_end(run::BEFORE_MARKED_TO_BASE, offset, mask, value);
                 self
             }
         }

@@ -5,8 +5,10 @@
 //!                          ▼                                                  │
 //!   Source ──────────► drain ─── batches ──► pipeline ─── jobs ──► names ─────┤
 //!                      thread    at most 4   thread                thread     └─ queue ──► sink thread ──► Sink
-//!                                                                    │           at most 4 profiles
-//!                                                                    └─ reply ──► take_profile, finish
+//!                                             │    ▲                 │           at most 4 profiles
+//!                                             ▼    │                 └─ reply ──► take_profile, finish
+//!                                             tables thread, for large files
+//!                                             rules thread, for code without unwind data
 //! ```
 //!
 //! Every finished profile reaches every sink, also one that a command returns.
@@ -14,6 +16,7 @@
 //! | falls behind | then |
 //! | --- | --- |
 //! | pipeline | batches grow up to 4 MiB each, then samples that are not unwound yet are reduced to their innermost function; at last the kernel's buffers fill and samples are counted as lost |
+//! | tables | samples of the files wait up to 5 s, in up to 8 MiB, then lack their callers |
 //! | names | the pipeline goes on collecting into the current profile, which becomes longer ([`SinkStats::merged`]) |
 //! | a sink | the oldest profile of its queue is dropped ([`SinkStats::dropped`]); other sinks are unaffected |
 //!
@@ -46,6 +49,8 @@ mod sinks;
 
 mod state;
 
+mod tables;
+
 use std::any::Any;
 use std::collections::VecDeque;
 use std::io;
@@ -75,6 +80,7 @@ use super::{perf, priority};
 use crate::pipeline::{LeftModule, PendingProfile, Pipeline};
 use crate::process::Pids;
 use crate::profile::{FrameView, Profile, SamplingPeriod};
+use crate::registry::Pace;
 use crate::replay::Recorder;
 use crate::sample::{Batch, Counts, KernelFilter, Source};
 use crate::sink::Sink;
@@ -279,6 +285,8 @@ pub(super) struct Parts {
     /// Receives everything that the pipeline receives.
     pub(super) recorder: Option<Recorder>,
     pub(super) budget: Option<KeptBudget>,
+    /// The pace of deriving rules of code without unwind data; `None` to derive none.
+    pub(super) rules: Option<Pace>,
     pub(super) reservation: Option<Reservation>,
     pub(super) enricher: Option<(Enricher, Hook)>,
     pub(super) describe: Describe,
@@ -306,7 +314,7 @@ impl Threads {
         let Parts {
             source,
             waker,
-            pipeline,
+            mut pipeline,
             symbolizer,
             sinks,
             interval,
@@ -316,8 +324,11 @@ impl Threads {
             budget,
             enricher,
             describe,
+            rules,
             ..
         } = parts;
+        let tables = tables::start_queue(pipeline.registry());
+        let rules = rules.map(|pace| tables::start_rules(pipeline.registry(), pace));
         let queues: Vec<_> = sinks.iter().map(|_| Arc::new(Queue::default())).collect();
         let drain = Drain::new(
             (source, describe),
@@ -347,6 +358,13 @@ impl Threads {
         }
         if let Some((enricher, hook)) = enricher {
             threads.spawn_hook(enricher, hook)?;
+        }
+        threads
+            .spawn("ebpf-tables".to_owned(), Part::Shared, &alive, move |part| tables::run(&tables, part))?;
+        if let Some(rules) = rules {
+            threads.spawn("ebpf-rules".to_owned(), Part::Shared, &alive, move |part| {
+                tables::run_rules(&rules, part)
+            })?;
         }
         threads
             .spawn("ebpf-names".to_owned(), Part::Shared, &alive, move |part| names.run(part, &jobs_out))?;

@@ -221,6 +221,9 @@ impl PipelineThread {
 
     fn flush(&mut self, flush: Flush) {
         self.take_rest();
+        if self.shared.ending.has_begun() {
+            self.pipeline.await_tables();
+        }
         let Flush { reply, counts, periods, change, ends } = flush;
         self.periods.extend(periods);
         let is_behind = self.shared.jobs.load(Ordering::Relaxed) >= MAX_JOBS;

@@ -64,6 +64,7 @@ impl Setup {
             interval: None,
             recorder: None,
             budget: None,
+            rules: None,
             reservation: None,
             enricher: None,
             describe: |_| crate::process::Description::default(),

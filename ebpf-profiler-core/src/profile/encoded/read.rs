@@ -200,6 +200,7 @@ impl Frames {
             1 => Found::Uncalled,
             2 => Found::Guessed,
             3 => Found::Inlined,
+            4 => Found::Derived,
             _ => return damaged("an unknown frame"),
         };
         let frame = match head & 3 {

@@ -38,7 +38,8 @@ impl Random {
     }
 
     fn frame(&mut self) -> Frame {
-        let found = [Found::Exactly, Found::Uncalled, Found::Guessed, Found::Inlined][self.below(4) as usize];
+        let found = [Found::Exactly, Found::Uncalled, Found::Guessed, Found::Inlined, Found::Derived]
+            [self.below(5) as usize];
         match self.below(4) {
             0 => Frame::Kernel { address: u64::MAX - self.below(9) },
             1 => Frame::Native { module: ModuleId(self.below(3) as u32), address: self.any(), found },

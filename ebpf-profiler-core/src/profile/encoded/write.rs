@@ -143,6 +143,7 @@ fn frame(data: &Data, named: &NamedFrame, last: &mut u64, out: &mut Writer) {
         Some(Found::Uncalled) => 1,
         Some(Found::Guessed) => 2,
         Some(Found::Inlined) => 3,
+        Some(Found::Derived) => 4,
     };
     let (doubtful, start) = (u8::from(named.is_doubtful), u8::from(named.start.is_some()));
     out.bytes.push(found << 4 | start << 3 | doubtful << 2 | kind);

@@ -37,7 +37,12 @@ pub(super) fn take<M: Machine>(walk: &mut Walk, machine: &mut M, slot: usize) ->
     if frames.run == run::ONE || marked {
         walk.interpreter.phase = phase::BEHIND;
     }
-    if marked && frames.run == run::BEFORE_MARKED {
+    if marked && frames.run >= run::BEFORE_MARKED {
+        let is_base = frames.run == run::BEFORE_MARKED_TO_BASE && caller == 0;
+        if is_base && walk.interpreter.loaded.others.head != 0 {
+            // The list is over, so the loop runs frames of another one.
+            walk.interpreter.search_others();
+        }
         return Some(());
     }
     let place = match frames.position_kind {

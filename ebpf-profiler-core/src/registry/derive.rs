@@ -1,0 +1,200 @@
+//! Rules of code without unwind data, derived while nobody waits.
+//!
+//! ```text
+//!   frame in code without unwind data ──► its caller guessed, or not found ──► file counted
+//!                                                                               │ hottest first
+//!   table with derived rules, in place of the former one ◄── thread, paced ◄────┘
+//! ```
+//!
+//! Not for files with a runtime of a language: their code may follow other rules than those of compiled code.
+
+use std::sync::Arc;
+
+use ebpf_programs::abi::arena::UNIT;
+use ebpf_programs::abi::mapping::{Mapping, kind};
+use hashbrown::HashSet;
+
+use super::Registry;
+use super::builder::{BuildQueue, Builder, Done};
+use super::compile::{Failure, Job};
+use super::modules::Table;
+use super::pace::Pace;
+use super::publish::Published;
+use crate::process::ModuleId;
+use crate::trace::{Found, Frame};
+use crate::unwind::Compiled;
+
+/// Number of guesses from which on rules of a file are derived: a single one may be a wrong turn.
+const MIN_GUESSES: u32 = 3;
+
+/// Maximum number of attempts to derive rules of a file that cannot be opened or read.
+const MAX_ATTEMPTS: u32 = 8;
+
+/// The thread that derives rules.
+pub(super) struct Deriver {
+    builder: Builder,
+    pace: Arc<Pace>,
+}
+
+impl Registry {
+    /// Lets a thread that runs `queue` derive rules of files in which callers are guessed.
+    #[cfg_attr(
+        not(any(feature = "live", test)),
+        expect(dead_code, reason = "only a live profiler derives rules")
+    )]
+    pub(crate) fn derive_with(&mut self, queue: Arc<BuildQueue>, pace: Arc<Pace>) {
+        self.deriver = Some(Deriver { builder: Builder { queue, min_code: 0 }, pace });
+    }
+
+    /// Counts a frame whose caller was guessed, or not found, for want of unwind data.
+    pub(super) fn count_guess(&mut self, id: ModuleId) {
+        let Some(Deriver { builder, pace }) = &self.deriver else { return };
+        let Some(compiler) = &self.compiler else { return };
+        let Some(entry) = self.modules.get_mut(id) else { return };
+        if entry.derivation.is_done || entry.table.may_come() || !entry.is_elf() {
+            return;
+        }
+        if !entry.runtimes.is_empty() {
+            entry.derivation.is_done = true;
+            return;
+        }
+        entry.derivation.guesses += 1;
+        if entry.derivation.guesses < MIN_GUESSES {
+            return;
+        }
+        let (is_over, closed) = (self.is_over.clone(), builder.queue.clone());
+        let (compiler, opener) = (compiler.clone(), entry.module.opener.clone());
+        builder.queue.push(id, || {
+            let is_over: super::IsOver = Arc::new(move || is_over() || closed.is_closed());
+            Some(Job { compiler, opener, bare: Vec::new(), is_over, derive: Some(pace.clone()) })
+        });
+    }
+
+    /// Counts the last frame of a stack that ends for want of unwind data.
+    pub(crate) fn count_end(&mut self, last: Option<&Frame>) {
+        if let Some(&Frame::Native { module, .. }) = last {
+            self.count_guess(module);
+        }
+    }
+
+    /// Marks a frame as derived if the rule at the address of its callee is.
+    pub(super) fn mark_derived(&self, frame: &mut Frame, callee: Option<(ModuleId, u64)>) {
+        if !self.has_derived {
+            return;
+        }
+        let Some((id, address)) = callee else { return };
+        if let Frame::Native { found, .. } | Frame::Anonymous { found, .. } | Frame::Script { found, .. } =
+            frame
+            && *found == Found::Exactly
+            && self.modules.get(id).is_some_and(|entry| entry.derivation.has(address))
+        {
+            *found = Found::Derived;
+        }
+    }
+
+    /// Publishes the tables with derived rules.
+    pub(super) fn take_derived(&mut self, now: u64) {
+        let Some(Deriver { builder, .. }) = &self.deriver else { return };
+        for Done { module, result } in builder.queue.take_done() {
+            match result {
+                Ok(compiled) => self.use_derived(module, compiled, now),
+                Err(failure) => self.fail_derivation(module, failure),
+            }
+        }
+    }
+
+    fn fail_derivation(&mut self, id: ModuleId, failure: Failure) {
+        let other = self.other_opener(id);
+        let Some(entry) = self.modules.get_mut(id) else { return };
+        entry.module.opener = other.or(entry.module.opener.take());
+        let derivation = &mut entry.derivation;
+        derivation.guesses = 0;
+        derivation.failures += 1;
+        derivation.is_done = !failure.is_transient || derivation.failures >= MAX_ATTEMPTS;
+    }
+
+    /// Replaces the table of a file by one with derived rules, if there are any.
+    pub(super) fn use_derived(&mut self, id: ModuleId, compiled: Compiled, now: u64) {
+        let Some(entry) = self.modules.get_mut(id) else { return };
+        entry.derivation.is_done = true;
+        let former = entry.table;
+        if compiled.derived.is_empty() || former.may_come() {
+            return;
+        }
+        let Ok(table @ Table::Ready { place, .. }) = self.write_table(&compiled.image, now) else { return };
+        if let Some(entry) = self.modules.get_mut(id) {
+            entry.table = table;
+            entry.derivation.ranges = compiled.derived;
+        }
+        self.has_derived = true;
+        self.stats.derived_tables += 1;
+        match former {
+            // The place alone does not tell the file.
+            Table::Ready { place: other, .. } if self.shared.is_shared(other) => {
+                if let Some(entry) = self.modules.get_mut(id) {
+                    entry.former = Some(former);
+                }
+                self.republish_module(id);
+            }
+            Table::Ready { place: former, bytes } => {
+                self.move_table(id, former, place);
+                if self.shared.release(former) {
+                    self.allocator.free(former, bytes, now);
+                }
+            }
+            _ => self.republish_module(id),
+        }
+    }
+
+    /// Replaces the place of a table in all states that walks may use.
+    fn move_table(&mut self, id: ModuleId, former: u32, place: u32) {
+        let published = self.processes.values().filter_map(|entry| entry.published.as_ref());
+        let states = published.chain(self.withdrawn_states.iter().map(|(_, state)| state));
+        let mut seen = HashSet::new();
+        let mut writes = Vec::new();
+        for state in states {
+            if state.modules.binary_search(&id).is_ok() && seen.insert(Arc::as_ptr(state)) {
+                self.mappings_with(state, former, &mut writes);
+            }
+        }
+        for (at, interpreter) in writes {
+            let words = u64::from(place) | u64::from(kind::TABLE) << 32 | u64::from(interpreter) << 48;
+            // Written before, so the room is there.
+            let _ = self.tables.write(at, &words.to_ne_bytes());
+        }
+    }
+
+    /// Adds where the mappings of a state have the place of a table, and their interpreters.
+    fn mappings_with(&self, state: &Published, table: u32, found: &mut Vec<(u64, u16)>) {
+        let first = u64::from(state.process.mappings) * UNIT as u64;
+        for index in 0..state.process.count as usize {
+            let at = first + (index * size_of::<Mapping>() + core::mem::offset_of!(Mapping, table)) as u64;
+            let words = self.tables.piece((at / 4) as u32);
+            if let Some(&[place, kinds, ..]) = words
+                && place == table
+                && kinds as u16 == kind::TABLE
+            {
+                found.push((at, (kinds >> 16) as u16));
+            }
+        }
+    }
+
+    /// Lets the processes that map a file be published again.
+    fn republish_module(&mut self, id: ModuleId) {
+        let maps_it = |entry: &super::Entry| {
+            let published = entry.published.as_ref();
+            published.is_some_and(|published| published.modules.binary_search(&id).is_ok())
+        };
+        let pids: Vec<u32> =
+            self.processes.iter().filter(|(_, entry)| maps_it(entry)).map(|(&pid, _)| pid).collect();
+        for pid in pids {
+            if let Some(entry) = self.processes.get_mut(&pid) {
+                entry.is_changed = true;
+            }
+            self.mark_due(pid);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
