@@ -27,6 +27,10 @@ const TESTS: &[&str] = &["test", "--release", "-p", "examples", "--no-fail-fast"
 const LIBRARIES: &[&str] =
     &["test", "--release", "-p", "ebpf-profiler-hll", "--lib", "matrix::", "--", "--ignored"];
 
+/// The tests of rules that are derived from the code of all libraries.
+const RULES: &[&str] =
+    &["test", "--release", "-p", "ebpf-profiler-unwind", "--test", "derived_rules", "--", "--ignored"];
+
 /// The live tests that are shorter without the variable, and `crates`, the checks of the libraries in full.
 const ALL: &[&str] = &[
     "truth",
@@ -39,6 +43,7 @@ const ALL: &[&str] = &[
     "v8",
     "luajit",
     "beam",
+    "derived",
     "reuse",
     "events",
     "snapshots",
@@ -77,6 +82,7 @@ pub(crate) fn task(arguments: &[String]) -> Outcome {
     if targets.contains(&"crates") {
         crates::steps(&mut tally, Extent::Full);
         tally.limited_step("libraries", LIMIT, |_| run(&mut cargo(LIBRARIES)));
+        tally.limited_step("derived rules", LIMIT, |_| run(cargo(RULES).env(VARIABLE, "1")));
     }
     for target in targets.iter().filter(|target| **target != "crates") {
         tally.limited_step(target, LIMIT, |_| {

@@ -155,14 +155,6 @@ fn every_chain_in_workers_of_fpm() {
     served::check(Kind::Fpm, "8.2", served::TRACING_JIT);
 }
 
-/// A module of a server in C.
-#[test]
-#[ignore = "profiles: needs root"]
-fn every_chain_in_workers_of_apache() {
-    test_needs::root!();
-    served::check(Kind::Apache, "8.2", served::OPCACHE);
-}
-
 /// A program in C that runs scripts.
 #[test]
 #[ignore = "profiles: needs root"]
@@ -179,14 +171,6 @@ fn short_requests_of_fpm() {
     test_needs::root!();
     short::check("8.2", served::NO_CACHE);
     short::check("8.2", served::TRACING_JIT);
-}
-
-/// The same functions, by a profiler within PHP.
-#[test]
-#[ignore = "profiles: needs root"]
-fn shares_are_those_of_excimer() {
-    test_needs::root!();
-    shares_of_functions::check("8.2");
 }
 
 /// A program of others.
@@ -298,6 +282,22 @@ mod matrix {
         for options in [FUNCTION_JIT, TRACING_JIT] {
             check_fetched("8.4", "/usr/bin/php8.4", &[&["-dzend_extension=opcache"], options].concat());
         }
+    }
+
+    /// The same functions, by a profiler within PHP.
+    #[test]
+    #[ignore = "profiles: needs root"]
+    fn shares_are_those_of_excimer() {
+        test_needs::root!();
+        shares_of_functions::check("8.2");
+    }
+
+    /// A module of a server in C.
+    #[test]
+    #[ignore = "profiles: needs root"]
+    fn every_chain_in_workers_of_apache() {
+        test_needs::root!();
+        served::check(Kind::Apache, "8.2", served::OPCACHE);
     }
 }
 

@@ -48,43 +48,6 @@ const WORKLOADS: &[&[&str]] = &[
     &["names.py"],
 ];
 
-#[test]
-#[ignore = "profiles: needs root, and an interpreter of 3.12 or later"]
-fn calls_are_those_of_the_trampolines() {
-    test_needs::root!();
-    test_needs::file!(interpreter::target().join("fixtures/python/list"), "cargo xtask pythons");
-    let (mut failures, mut tried) = (String::new(), 0);
-    let mut interpreters = interpreter::chosen(|each| !each.version().is_before(3, 12));
-    if !interpreter::is_matrix() {
-        interpreters.drain(..interpreters.len() - 1);
-    }
-    for interpreter in interpreters {
-        for workload in WORKLOADS {
-            tried += 1;
-            let outcome = run(&interpreter, workload);
-            println!(
-                "{:<14} {:<16} {} samples, {} trampolines met, {} the same, {} cut{}",
-                interpreter.name,
-                workload[0],
-                outcome.samples,
-                outcome.trampolines,
-                outcome.same,
-                outcome.cut,
-                outcome.shown()
-            );
-            println!(
-                "share\tpython\t{}\ttrampolines {}\t{}\t{}",
-                interpreter.name, workload[0], outcome.same, outcome.samples
-            );
-            if outcome.same * 1000 < outcome.samples * PER_MILLE || outcome.trampolines == 0 {
-                failures += &format!("\n{} {}: {}", interpreter.name, workload[0], outcome.shown());
-            }
-        }
-    }
-    assert!(failures.is_empty(), "{failures}");
-    assert!(tried > 0, "no interpreter of 3.12 or later");
-}
-
 /// Comparison of the samples of one run.
 #[derive(Clone, Debug, Default)]
 struct Outcome {
@@ -209,4 +172,46 @@ fn only_the_last_call_may_be_on_its_way() {
     assert!(same(&calls, &["a", "c"]).is_err());
     assert!(same(&calls, &["b"]).is_err());
     assert!(same(&calls, &["a", "b", "c", "d"]).is_err());
+}
+
+/// Against CPython's own trampolines.
+mod matrix {
+    use super::*;
+
+    #[test]
+    #[ignore = "profiles: needs root, and an interpreter of 3.12 or later"]
+    fn calls_are_those_of_the_trampolines() {
+        test_needs::root!();
+        test_needs::file!(interpreter::target().join("fixtures/python/list"), "cargo xtask pythons");
+        let (mut failures, mut tried) = (String::new(), 0);
+        let mut interpreters = interpreter::chosen(|each| !each.version().is_before(3, 12));
+        if !interpreter::is_matrix() {
+            interpreters.drain(..interpreters.len() - 1);
+        }
+        for interpreter in interpreters {
+            for workload in WORKLOADS {
+                tried += 1;
+                let outcome = run(&interpreter, workload);
+                println!(
+                    "{:<14} {:<16} {} samples, {} trampolines met, {} the same, {} cut{}",
+                    interpreter.name,
+                    workload[0],
+                    outcome.samples,
+                    outcome.trampolines,
+                    outcome.same,
+                    outcome.cut,
+                    outcome.shown()
+                );
+                println!(
+                    "share\tpython\t{}\ttrampolines {}\t{}\t{}",
+                    interpreter.name, workload[0], outcome.same, outcome.samples
+                );
+                if outcome.same * 1000 < outcome.samples * PER_MILLE || outcome.trampolines == 0 {
+                    failures += &format!("\n{} {}: {}", interpreter.name, workload[0], outcome.shown());
+                }
+            }
+        }
+        assert!(failures.is_empty(), "{failures}");
+        assert!(tried > 0, "no interpreter of 3.12 or later");
+    }
 }

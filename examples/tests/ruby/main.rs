@@ -79,15 +79,6 @@ fn ruby_2_7() {
     check("debian-2.7");
 }
 
-/// A program of others.
-#[test]
-#[ignore = "profiles: needs root"]
-fn asciidoctor_from_its_start() {
-    test_needs::root!();
-    let failed = programs::failures("wheel-3.4.7", &[], "Asciidoctor");
-    assert!(failed.is_empty(), "{failed:?}");
-}
-
 /// Versions between the oldest and the newest, programs of others, and comparisons with rbspy.
 mod matrix {
     #[test]
@@ -192,6 +183,15 @@ mod matrix {
         super::check("wheel-3.3.5");
         super::check("debian-3.3");
         super::check("wheel-3.3.9");
+    }
+
+    /// A program of others.
+    #[test]
+    #[ignore = "profiles: needs root"]
+    fn asciidoctor_from_its_start() {
+        test_needs::root!();
+        let failed = programs::failures("wheel-3.4.7", &[], "Asciidoctor");
+        assert!(failed.is_empty(), "{failed:?}");
     }
 }
 
