@@ -84,7 +84,7 @@
 //! <!-- needs -->
 //! | requirement | details |
 //! | --- | --- |
-//! | kernel | 5.17 or newer, or an older one with `bpf_loop`, with type information (`CONFIG_DEBUG_INFO_BTF=y`); the tests boot Debian's 6.1 and 6.12 |
+//! | kernel | 5.10 or newer, with type information (`CONFIG_DEBUG_INFO_BTF=y`); off-CPU time from 6.1, `fentry` from 5.19; the tests boot Debian's 6.1 and 6.12, and 5.10 by `cargo xtask kernels --kernel 5.10` |
 //! | CPU | x86_64 |
 //! | `CAP_BPF`, `CAP_PERFMON` | required to load the sampling program and to read stacks |
 //! | `CAP_SYS_PTRACE`, `CAP_DAC_READ_SEARCH` | to open other users' programs; some stacks are truncated without them |
@@ -185,7 +185,7 @@
 //!
 //! # Minimum kernel version
 //!
-//! 5.17 for [`live`]; none for everything else.
+//! 5.10 for [`live`]; none for everything else.
 //!
 //! [`Counter`]: ebpf_programs::abi::reason::Counter
 //! [`Profile::summary`]: profile::Profile::summary

@@ -15,7 +15,7 @@
 //! | --- | --- |
 //! | [`abi::reason`] | reasons why the walk of a stack ended, and counters of the kernel side, with their texts |
 //! | [`abi::own`] | events of eBPF programs of your own, which take samples |
-//! | `OBJECT`, with feature `object` | the compiled kernel side as bytes, for x86_64 |
+//! | `OBJECT` and `OBJECT_5_10`, with feature `object` | the compiled kernel side as bytes, for x86_64 |
 //!
 //! ```
 //! use ebpf_programs::abi::reason::{Counter, Stop};
@@ -32,7 +32,7 @@
 //! ```text
 //!   event ──► registers ──► Walk::step ──► frames ──► record ──► per-CPU buffer or ring
 //!                            │   ▲
-//!             tables ◄───────┘   └── bpf_loop in the kernel, a plain loop on the host
+//!             tables ◄───────┘   └── bpf_loop in the kernel, a bounded loop in older ones, a plain loop on the host
 //!             [Machine]
 //! ```
 //!
@@ -65,7 +65,7 @@
 //!
 //! # Minimum kernel version
 //!
-//! 5.17 with BTF for the object. Everything else runs anywhere.
+//! 5.17 with BTF for `OBJECT`, 5.10 for `OBJECT_5_10`: the same walkers, without `bpf_loop`. Everything else runs anywhere.
 //!
 //! # Security
 //!
@@ -76,8 +76,9 @@
 //!
 //! | feature | adds |
 //! | --- | --- |
-//! | `object` | `OBJECT` |
+//! | `object` | `OBJECT`, `OBJECT_5_10` |
 //! | `kernel` | the kernel binary `sampler`, for the BPF target; `cargo xtask object` builds it |
+//! | `kernel_5_10` | the same for kernels without `bpf_loop` |
 //!
 //! # Licence
 //!
@@ -99,4 +100,4 @@ pub mod walk;
 mod object;
 
 #[cfg(feature = "object")]
-pub use object::OBJECT;
+pub use object::{OBJECT, OBJECT_5_10};

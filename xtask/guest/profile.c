@@ -5,7 +5,7 @@
  *
  * Before that, /task/flamegraph samples page faults, waits, disks and memory in use: programs of such triggers have the walkers of all languages, so the
  * kernel's verifier has to accept all of them. Then it samples a function of the kernel that a known thread calls 500 times, by kprobes
- * and by fentry.
+ * and by fentry. Kernels before 6.1 have no off-CPU time, and those before 5.19 no fentry.
  * /task/own_language profiles toy languages, whose frames are in an array, and in compiled code.
  * /task/cpus switches a processor off and on.
  */
@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/utsname.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -89,7 +90,7 @@ static long sum_of_writes(const char *kind, const char *leaf)
     return sum;
 }
 
-/* Returns the number of programs that a process has attached. */
+/* Returns the number of programs that a process has attached, by links or, before 5.15, by perf events, and of its other perf events. */
 static int links(pid_t pid)
 {
     char path[64], target[64];
@@ -99,7 +100,7 @@ static int links(pid_t pid)
     for (struct dirent *entry; folder && (entry = readdir(folder));) {
         ssize_t length = readlinkat(dirfd(folder), entry->d_name, target, sizeof target - 1);
         target[length > 0 ? length : 0] = 0;
-        count += strstr(target, "bpf_link") != NULL;
+        count += strstr(target, "bpf_link") != NULL || strstr(target, "perf_event") != NULL;
     }
     if (folder)
         closedir(folder);
@@ -131,8 +132,8 @@ static void be_writer(const int done[2])
  * kretprobe the function has returned, and is not in the stack. */
 static int judge_points(const char *entry, const char *exit, const char *leaf)
 {
-    /* One for each probe, of which the time has two, and for a process's start, exec and end. */
-    enum { LINKS = 5 + 3, KINDS = 4 };
+    /* One for each probe, of which the time has two, for a process's start, exec and end, and for the mappings on each processor. */
+    enum { LINKS = 5 + 3 + 2, KINDS = 4 };
     static char on[KINDS][64];
     snprintf(on[0], sizeof on[0], "%s:vfs_write:arg2", entry);
     snprintf(on[1], sizeof on[1], "%s:vfs_write:result", exit);
@@ -200,12 +201,24 @@ static int judge_toy(const char *name, const char *leaf)
     return status != 0 || all < 100 || right * 10 < all * 9;
 }
 
+/* Returns 1 if the kernel is older than this version. */
+static int is_before(int major, int minor)
+{
+    struct utsname name;
+    int found[2] = {0, 0};
+    uname(&name);
+    sscanf(name.release, "%d.%d", &found[0], &found[1]);
+    return found[0] < major || (found[0] == major && found[1] < minor);
+}
+
 int main(void)
 {
     char *chain[] = {"/task/chain", "600", NULL};
     char *flamegraph[] = {"/task/flamegraph", "--seconds", "5", "--frequency", "97", "--output", (char *)OUTPUT, NULL};
     pid_t work = start(chain);
-    char *faults[] = {"/task/flamegraph", "--on", "page-faults", "--on", "off-cpu-wakers:1ms", "--on", "block-latency",
+    /* Off-CPU time needs a ring of user space. */
+    char *waits = is_before(6, 1) ? "minor-faults" : "off-cpu-wakers:1ms";
+    char *faults[] = {"/task/flamegraph", "--on", "page-faults", "--on", waits, "--on", "block-latency",
         "--on", "malloc-live:1:/task/profile", "--seconds", "1", "--output", "/tmp/faults.folded", NULL};
     sleep(1);
     int status = 1;
@@ -214,7 +227,8 @@ int main(void)
         printf("profile: no page faults\n");
         return 1;
     }
-    if (judge_points("kprobe", "kretprobe", NULL) != 0 || judge_points("fentry", "fexit", "vfs_write_[k]") != 0) {
+    if (judge_points("kprobe", "kretprobe", NULL) != 0
+        || (!is_before(5, 19) && judge_points("fentry", "fexit", "vfs_write_[k]") != 0)) {
         printf("profile: functions of the kernel are not counted\n");
         return 1;
     }

@@ -20,7 +20,7 @@ pub(crate) const LIBRARIES: &[&str] = &[
 ];
 
 /// Features that compile for another target alone.
-const KERNEL_SIDE: &[&str] = &["kernel"];
+const KERNEL_SIDE: &[&str] = &["kernel", "kernel_5_10"];
 
 /// The other architecture that libraries compile for.
 const ARM64: &str = "aarch64-unknown-linux-gnu";

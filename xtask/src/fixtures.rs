@@ -15,6 +15,7 @@ mod hotspot;
 use std::fs;
 use std::path::PathBuf;
 
+use crate::pythons::Suite;
 use crate::run::{Outcome, fixtures};
 use crate::{collector, debian};
 
@@ -48,21 +49,39 @@ pub(crate) struct Kernel {
     pub(crate) version: &'static str,
     /// The package that was tested last.
     package: &'static str,
-    /// Pattern of the names of later builds: Debian removes old ones.
-    successors: &'static str,
+    origin: Origin,
+    /// `false` for one that is booted only by its name: CI has no time for a third machine.
+    pub(crate) is_in_ci: bool,
 }
 
-/// The kernels that programs are run on: the oldest supported one that Debian ships, and a current one.
+/// The suite that has a kernel.
+#[derive(Clone, Copy, Debug)]
+enum Origin {
+    /// The machine's own, with a pattern of the names of later builds: Debian removes old ones.
+    Machine { successors: &'static str },
+    /// One that doesn't change any more.
+    Other(Suite),
+}
+
+/// The kernels that programs are run on: the oldest supported one, the oldest with the features of all triggers, and a current one.
 pub(crate) const KERNELS: &[Kernel] = &[
+    Kernel {
+        version: "5.10",
+        package: "linux-image-5.10.0-32-cloud-amd64",
+        origin: Origin::Other(Suite("bullseye")),
+        is_in_ci: false,
+    },
     Kernel {
         version: "6.1",
         package: "linux-image-6.1.0-47-cloud-amd64",
-        successors: r"^linux-image-6\.1\.[0-9.-]+-cloud-amd64$",
+        origin: Origin::Machine { successors: r"^linux-image-6\.1\.[0-9.-]+-cloud-amd64$" },
+        is_in_ci: true,
     },
     Kernel {
         version: "6.12",
         package: "linux-image-6.12.111+deb12-cloud-amd64",
-        successors: r"^linux-image-6\.12\.[0-9.]+\+deb[0-9]+-cloud-amd64$",
+        origin: Origin::Machine { successors: r"^linux-image-6\.12\.[0-9.]+\+deb[0-9]+-cloud-amd64$" },
+        is_in_ci: true,
     },
 ];
 
@@ -98,24 +117,27 @@ impl Kernel {
         }
         // Left behind by an interrupted attempt.
         let _ = fs::remove_dir_all(&directory);
-        debian::unpack(&self.available()?, &directory)?;
+        match self.origin {
+            Origin::Machine { successors } => debian::unpack(&self.available(successors)?, &directory)?,
+            Origin::Other(suite) => suite.unpack(&[(self.package, "")], &directory)?,
+        }
         // Modules are most of the package, and no test loads them.
         let _ = fs::remove_dir_all(directory.join("lib"));
         image_in(&directory).ok_or_else(|| format!("there is no kernel in {}", directory.display()))
     }
 
     /// Returns the name of the package that was tested, or of its latest successor.
-    fn available(&self) -> Result<String, String> {
-        let mut names = debian::names(self.successors)?;
+    fn available(&self, successors: &str) -> Result<String, String> {
+        let mut names = debian::names(successors)?;
         if names.is_empty() {
             debian::update()?;
-            names = debian::names(self.successors)?;
+            names = debian::names(successors)?;
         }
         if names.iter().any(|name| name == self.package) {
             return Ok(self.package.to_owned());
         }
         names.sort_by_key(|name| numbers(name));
-        let name = names.pop().ok_or_else(|| format!("no package matches {}", self.successors))?;
+        let name = names.pop().ok_or_else(|| format!("no package matches {successors}"))?;
         eprintln!("      {} is no longer available, using {name}", self.package);
         Ok(name)
     }

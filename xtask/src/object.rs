@@ -1,4 +1,4 @@
-//! `cargo xtask object`: the compiled kernel programs, that of the profiler and that of the example with aya.
+//! `cargo xtask object`: the compiled kernel programs: the profiler's, its own for older kernels, and the one of the example with aya.
 //!
 //! They are built by stable Rust with the sources of `core`, and linked by bpf-linker. A file
 //! beside the profiler's names the tools that built them: the same tools give the same bytes.
@@ -11,15 +11,33 @@ use crate::run::{Outcome, command, output, root, run, target};
 /// A compiled program.
 struct Object {
     package: &'static str,
-    /// Name of the binary, which needs feature `kernel`.
+    /// Name of the binary.
     binary: &'static str,
+    /// The feature that it needs.
+    feature: &'static str,
     /// Path relative to the repository.
     path: &'static str,
 }
 
-const OBJECTS: [Object; 2] = [
-    Object { package: "ebpf-programs", binary: "sampler", path: "ebpf-programs/object/sampler.x86_64.o" },
-    Object { package: "own-program", binary: "written", path: "examples/own_program/written.x86_64.o" },
+const OBJECTS: [Object; 3] = [
+    Object {
+        package: "ebpf-programs",
+        binary: "sampler",
+        feature: "kernel",
+        path: "ebpf-programs/object/sampler.x86_64.o",
+    },
+    Object {
+        package: "ebpf-programs",
+        binary: "sampler",
+        feature: "kernel_5_10",
+        path: "ebpf-programs/object/sampler_5_10.x86_64.o",
+    },
+    Object {
+        package: "own-program",
+        binary: "written",
+        feature: "kernel",
+        path: "examples/own_program/written.x86_64.o",
+    },
 ];
 
 /// Path of the list of tools that built the object.
@@ -133,7 +151,7 @@ impl Tools {
             format!("--remap-path-prefix={home}/registry/src=deps"),
         ];
         run(command(&[&self.cargo, "build", "--locked", "--release", "--quiet"])
-            .args(["--package", object.package, "--features", "kernel", "--bin", object.binary])
+            .args(["--package", object.package, "--features", object.feature, "--bin", object.binary])
             .args(["--target", "bpfel-unknown-none", "-Zbuild-std=core"])
             .arg("--target-dir")
             .arg(&folder)

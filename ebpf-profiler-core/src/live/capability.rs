@@ -14,6 +14,7 @@ pub(super) const PERFMON: Capability = Capability { name: "CAP_PERFMON", bit: 38
 pub(super) const SYS_PTRACE: Capability = Capability { name: "CAP_SYS_PTRACE", bit: 19 };
 pub(super) const DAC_READ_SEARCH: Capability = Capability { name: "CAP_DAC_READ_SEARCH", bit: 2 };
 pub(super) const CHECKPOINT_RESTORE: Capability = Capability { name: "CAP_CHECKPOINT_RESTORE", bit: 40 };
+pub(super) const SYS_RESOURCE: Capability = Capability { name: "CAP_SYS_RESOURCE", bit: 24 };
 pub(super) const SYS_NICE: Capability = Capability { name: "CAP_SYS_NICE", bit: 23 };
 pub(super) const SYS_ADMIN: Capability = Capability { name: "CAP_SYS_ADMIN", bit: 21 };
 

@@ -42,10 +42,15 @@ pub enum StartError {
         /// The level that is set.
         level: u32,
     },
-    /// The kernel lacks `bpf_loop`: it is older than 5.17, and its distribution has not added the function.
+    /// The kernel has no ring buffers for BPF programs: it is older than 5.8, and its distribution has not added them.
     OldKernel {
         /// Release of the kernel.
         release: String,
+    },
+    /// The kernel is older than 5.11 and permits this program to lock less memory than a profiler needs (`RLIMIT_MEMLOCK`).
+    LockedMemory {
+        /// The limit in bytes.
+        limit: u64,
     },
     /// The kernel has a fault that a profiler would trigger: see [`Builder::accept_kernel_faults`](super::Builder::accept_kernel_faults).
     FaultyKernel {
@@ -218,6 +223,11 @@ impl StartError {
         }
     }
 
+    /// Returns `true` if the kernel's verifier gave a program up because it is too large.
+    pub(super) fn is_of_large_program(&self) -> bool {
+        matches!(self, StartError::Rejected { error, .. } if error.raw_os_error() == Some(libc::E2BIG))
+    }
+
     /// Returns the error for a perf event that can't be opened.
     pub(super) fn sampling(error: io::Error) -> StartError {
         match (StartError::system("sample the CPUs", &[PERFMON], error), capability::paranoia()) {
@@ -252,8 +262,14 @@ impl fmt::Display for StartError {
                  CAP_SYS_ADMIN to do it; run as root (sudo), or: sysctl kernel.perf_event_paranoid=2"
             ),
             StartError::OldKernel { release } => {
-                write!(f, "kernel {release} lacks bpf_loop, which walks stacks; Linux 5.17 or newer has it")
+                write!(f, "kernel {release} has no ring buffers, through which samples leave it; use Linux 5.10 or newer")
             }
+            StartError::LockedMemory { limit } => write!(
+                f,
+                "this kernel counts the profiler's memory as locked, of which it permits {} KiB; \
+                 run as root (sudo), or: ulimit -l unlimited",
+                limit / 1024
+            ),
             StartError::FaultyKernel { release, fault } => {
                 write!(f, "kernel {release} has a fault: {fault}; {}", fault.remedy())
             }

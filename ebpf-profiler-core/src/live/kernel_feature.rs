@@ -13,7 +13,13 @@ use super::kernel_version;
 /// A feature that not all kernels have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum KernelFeature {
-    /// The loop that drives the walk.
+    /// Ring buffers, without which no sample leaves the kernel.
+    Ring,
+    /// Memory of programs and maps that is charged to control groups, and not limited as locked memory.
+    Accounting,
+    /// The number that tells a program at a perf event, such as a probe, which one it is.
+    LinkCookies,
+    /// The loop that drives the walk. [Another object](ebpf_programs::OBJECT_5_10) does without.
     Loop,
     /// The ring buffer by which this program asks the kernel side for the waits that have not ended.
     UserRing,
@@ -26,6 +32,10 @@ impl KernelFeature {
     pub(super) fn is_missing(self) -> bool {
         let Ok(mut types) = KernelTypes::of_this_kernel() else { return false };
         let is_there = match self {
+            KernelFeature::Ring => types.has_value(FUNCTIONS, "BPF_FUNC_ringbuf_query"),
+            // Of the same version, as the memory is in no list.
+            KernelFeature::Accounting => types.has_value(FUNCTIONS, "BPF_FUNC_ktime_get_coarse_ns"),
+            KernelFeature::LinkCookies => types.has_value(FUNCTIONS, "BPF_FUNC_get_attach_cookie"),
             KernelFeature::Loop => types.has_value(FUNCTIONS, "BPF_FUNC_loop"),
             KernelFeature::UserRing => types.has_value(FUNCTIONS, "BPF_FUNC_user_ringbuf_drain"),
             KernelFeature::Cookies => Some(types.has_unnamed(&["target_btf_id", "cookie"])),
@@ -44,6 +54,9 @@ impl KernelFeature {
     /// Returns the first kernel of kernel.org that has it.
     fn since(self) -> &'static str {
         match self {
+            KernelFeature::Ring => "5.8",
+            KernelFeature::Accounting => "5.11",
+            KernelFeature::LinkCookies => "5.15",
             KernelFeature::Loop => "5.17",
             KernelFeature::UserRing => "6.1",
             KernelFeature::Cookies => "5.19",
@@ -56,8 +69,9 @@ const FUNCTIONS: &str = "bpf_func_id";
 
 #[test]
 fn the_running_kernel_has_what_its_number_promises() {
+    use KernelFeature::{Accounting, Cookies, LinkCookies, Loop, Ring, UserRing};
     use kernel_version::{parse, release};
-    for feature in [KernelFeature::Loop, KernelFeature::UserRing, KernelFeature::Cookies] {
+    for feature in [Ring, Accounting, LinkCookies, Loop, UserRing, Cookies] {
         if parse(&release()) >= parse(feature.since()) {
             assert_eq!(feature.refuse("it"), None, "{feature:?}");
         }

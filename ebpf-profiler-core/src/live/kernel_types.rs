@@ -114,6 +114,14 @@ impl<R: ReadAt> KernelTypes<R> {
         .is_some()
     }
 
+    /// Returns the number of parameters of the functions to which a typedef points.
+    pub(super) fn parameters_of(&mut self, typedef: &str) -> Option<u32> {
+        self.patience = PATIENCE;
+        let pointer = self.named(kind::TYPEDEF, typedef)?.of;
+        let function = self.type_of(pointer).filter(|found| found.kind == kind::PTR)?.of;
+        self.type_of(function).filter(|found| found.kind == kind::FUNC_PROTO).map(|found| found.count)
+    }
+
     /// Finds the structure `name`.
     fn structure(&mut self, name: &str) -> Option<Type> {
         self.named(kind::STRUCT, name)

@@ -97,6 +97,8 @@ mod mapped_file;
 
 mod mapping_query;
 
+mod memlock;
+
 mod memory;
 
 mod mmap;

@@ -14,9 +14,13 @@ use aya_obj::{Object, ProgramSection};
 use super::bpf::{self, Code, Map, Shape};
 use super::capability::{BPF, PERFMON};
 use super::error::StartError;
+use super::memlock;
 
-/// Size of the verifier's log in bytes.
-const LOG: usize = 4 << 20;
+/// Maximum size of the verifier's log in bytes: kernels before 6.4 keep the beginning of a longer one, and its cause is at the end.
+const LOG: usize = 128 << 20;
+
+/// Maximum number of bytes at the end of the verifier's log that are shown.
+const SHOWN_LOG: usize = 64 << 10;
 
 /// The map of the constants.
 const CONSTANTS: &str = ".rodata";
@@ -119,17 +123,22 @@ impl KernelObject {
         };
         code.load(&mut []).map_err(|error| match error.raw_os_error() {
             Some(libc::EPERM) => refused("load the sampling program", error),
+            // The log would be of a million instructions.
+            Some(libc::E2BIG) => StartError::Rejected { log: TOO_LARGE.to_owned(), error },
             _ => StartError::Rejected { log: log(&code), error },
         })
     }
 }
 
-/// Loads a rejected program again and returns the verifier's log.
+/// The log of a program that the verifier gives up.
+const TOO_LARGE: &str = "the program has more paths than this kernel's verifier follows";
+
+/// Loads a rejected program again and returns the end of the verifier's log.
 fn log(code: &Code<'_>) -> String {
     let mut log = vec![0; LOG];
     let _ = code.load(&mut log);
     let end = log.iter().position(|&byte| byte == 0).unwrap_or(log.len());
-    String::from_utf8_lossy(&log[..end]).into_owned()
+    String::from_utf8_lossy(&log[end.saturating_sub(SHOWN_LOG)..end]).into_owned()
 }
 
 /// Returns the kernel's number of a program type, and of the edge of a function at which it runs.
@@ -179,10 +188,10 @@ fn link(object: &mut Object, maps: &HashMap<String, Map>) -> Result<(), StartErr
     object.relocate_calls(&sections).map_err(|error| wrong(&error))
 }
 
-/// Returns the BTF features of the oldest supported kernel.
+/// Returns the BTF features of the oldest supported kernel, 5.10. Later ones only describe what no program here uses.
 fn features() -> BtfFeatures {
-    let (functions, global, sections, empty_sections) = (true, true, true, true);
-    let (floats, declaration_tags, type_tags, wide_enums) = (true, true, true, false);
+    let (functions, global, sections, empty_sections) = (true, true, true, false);
+    let (floats, declaration_tags, type_tags, wide_enums) = (false, false, false, false);
     BtfFeatures::new(
         functions,
         global,
@@ -197,7 +206,10 @@ fn features() -> BtfFeatures {
 
 fn refused(what: &'static str, error: io::Error) -> StartError {
     match error.raw_os_error() {
-        Some(libc::EPERM) => StartError::system("load the sampling program", &[BPF, PERFMON], error),
+        Some(libc::EPERM) => match memlock::too_low() {
+            Some(limit) if BPF.is_held() => StartError::LockedMemory { limit },
+            _ => StartError::system("load the sampling program", &[BPF, PERFMON], error),
+        },
         _ => StartError::System { what, error },
     }
 }

@@ -66,10 +66,16 @@ pub(super) fn clock(cpu: u32, period: Duration, program: BorrowedFd<'_>) -> io::
         },
         cpu,
     )?;
+    set_program(&event, program)?;
+    Ok(event)
+}
+
+/// Lets an event run a program as long as it is open.
+pub(super) fn set_program(event: &OwnedFd, program: BorrowedFd<'_>) -> io::Result<()> {
     const SET_BPF: libc::c_ulong = 0x4004_2408;
     // SAFETY: the request takes the descriptor of a program.
     let error = unsafe { libc::ioctl(event.as_raw_fd(), SET_BPF as _, program.as_raw_fd()) };
-    if error < 0 { Err(io::Error::last_os_error()) } else { Ok(event) }
+    if error < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 /// Opens a probe at offset `at` of `target`, the path of a file or a function of the kernel, in all processes. `kind` is the number
@@ -103,8 +109,16 @@ pub(super) fn counter(kind: u32, number: u64, period: u32, cpu: u32) -> io::Resu
     open(Attributes { kind, config: number, period: period.into(), ..Attributes::default() }, cpu)
 }
 
-/// Opens a stream of life events on `cpu`, which is readable once `watermark` bytes wait.
+/// Opens a stream of life events on `cpu`, which is readable once `watermark` bytes wait. Kernels before 5.12 have no build ids in it,
+/// but files.
 pub(super) fn life(cpu: u32, watermark: u32) -> io::Result<OwnedFd> {
+    life_with(cpu, watermark, flag::BUILD_ID).or_else(|error| match error.raw_os_error() {
+        Some(libc::EINVAL) => life_with(cpu, watermark, 0),
+        _ => Err(error),
+    })
+}
+
+fn life_with(cpu: u32, watermark: u32, build_id: u64) -> io::Result<OwnedFd> {
     open(
         Attributes {
             kind: SOFTWARE,
@@ -118,7 +132,7 @@ pub(super) fn life(cpu: u32, watermark: u32) -> io::Result<OwnedFd> {
                 | flag::WATERMARK
                 | flag::SAMPLE_ID_ALL
                 | flag::USE_CLOCKID
-                | flag::BUILD_ID,
+                | build_id,
             wakeup_watermark: watermark,
             clockid: libc::CLOCK_MONOTONIC,
             ..Attributes::default()

@@ -43,7 +43,7 @@ use crate::replay::Recorder;
 ///
 /// # Minimum kernel version
 ///
-/// 5.17, with type information (`/sys/kernel/btf/vmlinux`).
+/// 5.10, with type information (`/sys/kernel/btf/vmlinux`).
 ///
 /// # Examples
 ///

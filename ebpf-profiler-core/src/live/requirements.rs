@@ -9,7 +9,7 @@ use super::capability::{
 use super::kernel_fault::KernelFault;
 use super::kernel_feature::KernelFeature;
 use super::kernel_types::VMLINUX;
-use super::{kernel_version, memory};
+use super::{kernel_version, memlock, memory};
 
 /// A requirement of a profiler, or something that improves its profiles.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,6 +63,7 @@ pub fn requirements() -> Vec<Requirement> {
         architecture(),
         types(),
         compiler(),
+        locked_memory(),
         required_capability(BPF, "loads the sampling program", CAPABILITIES),
         required_capability(
             PERFMON,
@@ -87,10 +88,10 @@ const CAPABILITIES: &str =
 fn kernel() -> Requirement {
     Requirement {
         what: "kernel",
-        state: state(!KernelFeature::Loop.is_missing(), State::Missing),
+        state: state(!KernelFeature::Ring.is_missing(), State::Missing),
         found: kernel_version::release(),
-        purpose: "has the loop that walks stacks",
-        remedy: "boot Linux 5.17 or newer, for the loop that walks stacks",
+        purpose: "has the ring buffers through which samples leave it",
+        remedy: "boot Linux 5.10 or newer, for the ring buffers through which samples leave it",
     }
 }
 
@@ -142,6 +143,17 @@ fn compiler() -> Requirement {
 pub(super) fn has_compiler() -> bool {
     // A kernel that always compiles has no switch.
     read("/proc/sys/net/core/bpf_jit_enable") != "0"
+}
+
+fn locked_memory() -> Requirement {
+    let limit = memlock::too_low();
+    Requirement {
+        what: "locked memory",
+        state: state(limit.is_none(), State::Missing),
+        found: limit.map_or_else(|| "enough".to_owned(), |limit| format!("{} KiB", limit / 1024)),
+        purpose: "holds programs and tables in kernels before 5.11",
+        remedy: "run as root (sudo), or: ulimit -l unlimited",
+    }
 }
 
 fn sampling() -> Requirement {

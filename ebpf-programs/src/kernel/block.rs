@@ -9,19 +9,19 @@
 //! With a [budget], a bio is sampled with a probability in proportion to the mean latency, as its own isn't known yet, and counts
 //! the more.
 
-use core::ffi::{c_long, c_void};
+use core::ffi::c_long;
 
-use aya_ebpf::helpers::generated::{
-    bpf_get_current_pid_tgid, bpf_ktime_get_ns, bpf_loop, bpf_probe_read_kernel,
-};
+use aya_ebpf::helpers::generated::{bpf_get_current_pid_tgid, bpf_ktime_get_ns, bpf_probe_read_kernel};
 use aya_ebpf::programs::RawTracePointContext;
 use ebpf_programs::abi::held::{Held, Key};
 
+#[cfg(feature = "kernel_5_10")]
+use crate::context::Context as _;
+use crate::drive::repeat;
 use crate::maps::{BLOCK, HELD};
 use crate::{budget, held, sample};
 
-/// Index of the bio in the arguments of `block_bio_queue` and `block_bio_complete`.
-const ISSUED: usize = 0;
+/// Index of the bio in the arguments of `block_bio_complete`.
 const COMPLETED: usize = 1;
 
 /// Indices in the arguments of `block_rq_complete`.
@@ -47,7 +47,7 @@ pub(crate) fn issue(context: &RawTracePointContext) -> bool {
     // SAFETY: the helpers have no conditions.
     let (since, pid) = unsafe { (bpf_ktime_get_ns(), (bpf_get_current_pid_tgid() >> 32) as u32) };
     let held = Held { pid, since, weight: (value << 16) / mean, ..Held::default() };
-    let key = Key { owner: 0, event: event as u32, address: context.arg(ISSUED) };
+    let key = Key { owner: 0, event: event as u32, address: issued(context) };
     held::hold(&key, &held);
     // Without an entry too many are held, and the loss is counted.
     HELD.get_ptr_mut(&key).is_some()
@@ -60,7 +60,7 @@ pub(crate) fn walk(context: &RawTracePointContext) {
     let Some(settings) = BLOCK.get(0) else { return };
     let (event, mean) = (settings.event as u16, settings.mean | 1);
     let taken = sample::take_held(context, event, 0);
-    let key = Key { owner: 0, event: event as u32, address: context.arg(ISSUED) };
+    let key = Key { owner: 0, event: event as u32, address: issued(context) };
     let Some(held) = HELD.get_ptr_mut(&key) else { return };
     // SAFETY: the value stays allocated while the program runs, and the request is not issued yet.
     let weight = unsafe {
@@ -71,6 +71,19 @@ pub(crate) fn walk(context: &RawTracePointContext) {
         (*held).weight
     };
     budget::count_sample(event, start, (weight >> 8).wrapping_mul(mean) >> 8);
+}
+
+/// Returns the bio in the arguments of `block_bio_queue`. It follows the queue in kernels before 5.11.
+#[inline(always)]
+fn issued(context: &RawTracePointContext) -> u64 {
+    #[cfg(feature = "kernel_5_10")]
+    // SAFETY: it is a constant; volatile, because the loader has replaced it.
+    if unsafe { (&raw const crate::HAS_QUEUE).read_volatile() } != 0 {
+        // SAFETY: the event has two arguments then. Volatile, or the compiler would merge the two reads into one at a selected address,
+        // which the verifier rejects.
+        return unsafe { context.pointer().cast::<u64>().add(1).read_volatile() };
+    }
+    context.arg(0)
 }
 
 /// Ends the sample of a bio.
@@ -86,8 +99,7 @@ pub(crate) fn finish(context: &RawTracePointContext) {
     let bytes: u64 = context.arg(BYTES);
     let bio = read(context.arg(REQUEST), settings.request_bio);
     let mut state = Bios { bio, left: bytes as u32 as u64 };
-    // SAFETY: the callback has the signature that the helper requires, and gets the pointer that it expects.
-    unsafe { bpf_loop(MAX_BIOS, end_next as *mut c_void, (&raw mut state).cast(), 0) };
+    repeat(MAX_BIOS, &mut state, end_next);
 }
 
 /// The bios of a request that are left, and the number of bytes that are complete.
@@ -109,8 +121,16 @@ extern "C" fn end_next(_: u32, bios: *mut Bios) -> c_long {
         return 1;
     }
     bios.left -= size;
-    end(bios.bio);
+    end_one(bios.bio);
     bios.bio = read(bios.bio, settings.bio_next);
+    0
+}
+
+/// Ends the sample of a bio. A global function in the object for 5.10, because a loop calls it: see [drive](crate::drive).
+#[cfg_attr(feature = "kernel_5_10", unsafe(no_mangle), inline(never))]
+#[cfg_attr(not(feature = "kernel_5_10"), inline(always))]
+extern "C" fn end_one(bio: u64) -> u32 {
+    end(bio);
     0
 }
 

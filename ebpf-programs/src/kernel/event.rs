@@ -91,6 +91,10 @@ fn truncate(value: u64, cut: u32, cookie: u64) -> u64 {
 /// Returns the [cookie](ebpf_programs::abi::cookie) of the link that runs the program.
 #[inline(always)]
 pub(crate) fn cookie<C: Context>(context: &C) -> u64 {
+    #[cfg(feature = "kernel_5_10")]
+    if let Some(cookie) = constant::cookie() {
+        return cookie;
+    }
     // SAFETY: the helper returns 0 for a program without cookie.
     unsafe { bpf_get_attach_cookie(context.pointer()) }
 }
@@ -105,4 +109,52 @@ pub(crate) fn read<C: Context>(context: &C, at: usize) -> u64 {
         bpf_probe_read_kernel((&raw mut value).cast(), 8, from.cast());
     }
     value
+}
+
+/// The cookies of kernels before 5.15, whose links have none: a program is loaded for each cookie, and passes it to its walk.
+#[cfg(feature = "kernel_5_10")]
+pub(crate) mod constant {
+    use aya_ebpf::helpers::generated::bpf_get_smp_processor_id;
+
+    use crate::maps::CLAIMS;
+    use crate::{COOKIE, HAS_COOKIES};
+
+    /// Index of the cookie that is passed in [`CLAIMS`].
+    const PASSED: usize = 7;
+
+    /// A cookie that a walk takes from its caller.
+    const OF_CALLER: u64 = u64::MAX;
+
+    /// Passes the cookie of this program to the walk that it calls. Meanwhile no other event that has one is handled on this CPU:
+    /// these kernels skip it, and count it.
+    #[inline(always)]
+    pub(crate) fn pass() {
+        // SAFETY: the constant is volatile, because the loader has replaced it; the helper has no conditions, and the value
+        // stays allocated while the program runs.
+        unsafe {
+            let cookie = (&raw const COOKIE).read_volatile();
+            if cookie != OF_CALLER
+                && let Some(claims) = CLAIMS.get_ptr_mut(bpf_get_smp_processor_id())
+            {
+                (*claims)[PASSED] = cookie;
+            }
+        }
+    }
+
+    /// Returns the cookie of this program, or of its caller; `None` if the link has it.
+    #[inline(always)]
+    pub(super) fn cookie() -> Option<u64> {
+        // SAFETY: as above.
+        unsafe {
+            if (&raw const HAS_COOKIES).read_volatile() != 0 {
+                return None;
+            }
+            match (&raw const COOKIE).read_volatile() {
+                OF_CALLER => {
+                    CLAIMS.get_ptr_mut(bpf_get_smp_processor_id()).map(|claims| (*claims)[PASSED]).or(Some(0))
+                }
+                cookie => Some(cookie),
+            }
+        }
+    }
 }

@@ -11,14 +11,12 @@
 //! The clock alone never interrupts itself. It needs one level, and no flag: the loader sets [`LEVELS`] before the programs are
 //! verified, and the verifier removes the code for others.
 
-use core::arch::asm;
-
 use ebpf_programs::abi::config::MAX_LEVELS;
 
 use crate::LEVELS;
 use crate::maps::CLAIMS;
 
-/// Flags of one CPU, 1 where claimed: one for each level, then that of the per-CPU buffer.
+/// Flags of one CPU, 1 where claimed: one for each level, then that of the per-CPU buffer. The last word is a cookie, if links have none.
 pub(crate) type Claims = [u64; 8];
 
 /// Index of the flag of the per-CPU buffer.
@@ -77,12 +75,39 @@ pub(crate) fn release_buffer(cpu: u32) {
 #[inline(always)]
 fn swap(cpu: u32, index: usize, to: u64) -> u64 {
     let Some(claims) = CLAIMS.get_ptr_mut(cpu) else { return 1 };
+    // SAFETY: the index is in bounds after the mask.
+    unsafe { exchange(&raw mut (*claims)[index & 7], to) }
+}
+
+/// Sets a flag and returns its former value in one atomic operation.
+///
+/// # Safety
+///
+/// `flag` is in a map value, and all accesses to it are such operations.
+#[cfg(not(feature = "kernel_5_10"))]
+#[inline(always)]
+unsafe fn exchange(flag: *mut u64, to: u64) -> u64 {
     let mut value = to;
-    // SAFETY: the index is in bounds after the mask. The exchange is atomic, as all accesses to the word are; this target's
-    // atomic types have loads and stores only.
+    // SAFETY: the flag is writable, as the caller guarantees. This target's atomic types have loads and stores only.
     unsafe {
-        let flag = &raw mut (*claims)[index & 7];
-        asm!("{value} = xchg_64({flag} + 0, {value})", flag = in(reg) flag, value = inout(reg) value);
+        core::arch::asm!("{value} = xchg_64({flag} + 0, {value})", flag = in(reg) flag, value = inout(reg) value);
     }
     value
+}
+
+/// Sets a flag and returns its former value. Kernels before 5.12 have no exchange, and need none: there no program is preempted, so that
+/// one that interrupts another has released what it claimed when the other goes on.
+///
+/// # Safety
+///
+/// As above.
+#[cfg(feature = "kernel_5_10")]
+#[inline(always)]
+unsafe fn exchange(flag: *mut u64, to: u64) -> u64 {
+    // SAFETY: as above.
+    unsafe {
+        let former = flag.read_volatile();
+        flag.write_volatile(to);
+        former
+    }
 }

@@ -20,6 +20,8 @@ mod context;
 
 mod cpu_buffer;
 
+mod drive;
+
 mod level;
 
 mod life;
@@ -135,6 +137,8 @@ fn traced(context: TracePointContext) -> u32 {
 /// Calls this crate's walk for events of a context. Returns only if there is none.
 #[inline(always)]
 fn call<C: EbpfContext>(walks: &Walks, number: u32, context: &C) {
+    #[cfg(feature = "kernel_5_10")]
+    event::constant::pass();
     // SAFETY: nothing here needs to be dropped; the helper has no other conditions.
     unsafe {
         walks.tail_call(context, number);
@@ -386,6 +390,30 @@ static WALKERS: u32 = u32::MAX;
 #[unsafe(no_mangle)]
 #[unsafe(link_section = ".rodata")]
 static LEVELS: u32 = abi::config::MAX_LEVELS;
+
+/// Offset of the pointer to a thread's kernel stack in `task_struct`, and size of the stack. Set by the loader.
+#[cfg(feature = "kernel_5_10")]
+#[unsafe(no_mangle)]
+#[unsafe(link_section = ".rodata")]
+static KERNEL_STACK: [u32; 2] = [0; 2];
+
+/// Not 0 if links have cookies. Set by the loader.
+#[cfg(feature = "kernel_5_10")]
+#[unsafe(no_mangle)]
+#[unsafe(link_section = ".rodata")]
+static HAS_COOKIES: u32 = 1;
+
+/// Cookie of a program if links have none: see [`event::constant`]. Set by the loader.
+#[cfg(feature = "kernel_5_10")]
+#[unsafe(no_mangle)]
+#[unsafe(link_section = ".rodata")]
+static COOKIE: u64 = u64::MAX;
+
+/// Not 0 if the tracepoint `block_bio_queue` has the queue as its first argument. Set by the loader.
+#[cfg(feature = "kernel_5_10")]
+#[unsafe(no_mangle)]
+#[unsafe(link_section = ".rodata")]
+static HAS_QUEUE: u32 = 0;
 
 /// Kinds of samples of the embedder's own programs, a bit for each number. Set by the loader.
 #[unsafe(no_mangle)]

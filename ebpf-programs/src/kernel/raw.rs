@@ -1,8 +1,7 @@
 //! Raw records: registers and a copy of the stack, unwound in user space once the tables are ready.
 
 use aya_ebpf::bindings::BPF_RB_AVAIL_DATA;
-use aya_ebpf::helpers::generated::{bpf_loop, bpf_probe_read_user, bpf_ringbuf_query};
-use core::ffi::{c_long, c_void};
+use aya_ebpf::helpers::generated::{bpf_probe_read_user, bpf_ringbuf_query};
 use ebpf_programs::abi::config::{Config, MIN_COPY, RAW_SENT as RAW_SENT_SETS, max_copy};
 use ebpf_programs::abi::reason::{Counter, Stop};
 use ebpf_programs::abi::record::{MAX_COPY, MAX_RAW_WORDS, MAX_STEPS, kind};
@@ -10,6 +9,7 @@ use ebpf_programs::abi::registers::{Registers, x86_64};
 use ebpf_programs::abi::uretprobe::{MAX_INSTANCES, ReplacedReturn};
 use ebpf_programs::walk::Walk;
 
+use crate::drive::{self, Step};
 use crate::maps::{PROCESSES, RAW_SENT, RING};
 use crate::output::{self, Counters};
 use crate::scratch::{PAGE, RECORD_WORDS, Scratch, thread_pointer, walkers};
@@ -105,9 +105,7 @@ pub(crate) fn send<const SET: u32>(
     let at = at + REGISTER_WORDS + user;
     scratch.copy =
         Copy { from, at, reached: 0, copied: 0, limit: limit(at, most), trampoline: 0, instance: 0 };
-    let mut state = scratch as *mut Scratch;
-    // SAFETY: the callback has the signature that the helper requires, and gets the pointer that it expects.
-    unsafe { bpf_loop((MAX_COPY / PAGE + 1) as u32, copy_page as *mut c_void, (&raw mut state).cast(), 0) };
+    drive::drive::<Pages>(scratch);
     restore_returns(scratch);
     let (Copy { at, copied, .. }, flag) = (&scratch.copy, scratch.flag);
     let (at, copied) = (*at, *copied);
@@ -140,31 +138,40 @@ fn restore_returns(scratch: &mut Scratch) {
     scratch.copy.trampoline = page;
     scratch.copy.instance = uretprobe::first().unwrap_or(0);
     if scratch.copy.instance != 0 {
-        let mut state = scratch as *mut Scratch;
-        let restore = restore_return as *mut c_void;
-        // SAFETY: the callback has the signature that the helper requires, and gets the pointer that it expects.
-        unsafe { bpf_loop(MAX_INSTANCES, restore, (&raw mut state).cast(), 0) };
+        drive::drive::<Returns>(scratch);
     }
 }
 
-/// Runs one iteration, which visits one instance. Returns 0 to continue.
-extern "C" fn restore_return(_: u32, state: *mut *mut Scratch) -> c_long {
-    // SAFETY: `state` points to the pointer on the stack of `restore_returns`.
-    let scratch = unsafe { &mut **state };
-    let Some(ReplacedReturn { stack, address, next }) = uretprobe::instance(scratch.copy.instance) else {
-        return 1;
-    };
-    let offset = stack.wrapping_sub(scratch.copy.from);
-    if offset & 7 == 0 && offset < scratch.copy.copied as u64 {
-        let trampoline = scratch.copy.trampoline;
-        let word = scratch.word(scratch.copy.at + (offset / 8) as u32);
-        // Several uretprobes of one call have an instance each, and a jump out of calls leaves theirs.
-        if *word == trampoline {
-            *word = address;
+/// Return addresses that uretprobes have replaced.
+struct Returns;
+
+impl Step for Returns {
+    const COUNT: u32 = MAX_INSTANCES;
+
+    /// Visits one instance.
+    #[inline(always)]
+    fn step(scratch: &mut Scratch, _: u32) -> bool {
+        let Some(ReplacedReturn { stack, address, next }) = uretprobe::instance(scratch.copy.instance) else {
+            return false;
+        };
+        let offset = stack.wrapping_sub(scratch.copy.from);
+        if offset & 7 == 0 && offset < scratch.copy.copied as u64 {
+            let trampoline = scratch.copy.trampoline;
+            let word = scratch.word(scratch.copy.at + (offset / 8) as u32);
+            // Several uretprobes of one call have an instance each, and a jump out of calls leaves theirs.
+            if *word == trampoline {
+                *word = address;
+            }
         }
+        scratch.copy.instance = next;
+        next != 0
     }
-    scratch.copy.instance = next;
-    (next == 0).into()
+
+    #[cfg(feature = "kernel_5_10")]
+    #[inline(always)]
+    fn turn(slot: u32, index: u32) -> u32 {
+        global::turn_returns(slot, index)
+    }
 }
 
 /// Writes the interpreter frames of the process into the record at word `at`. Returns their number of words.
@@ -172,23 +179,35 @@ extern "C" fn restore_return(_: u32, state: *mut *mut Scratch) -> c_long {
 fn interpreter_frames<const SET: u32>(scratch: &mut Scratch, at: u32) -> u32 {
     scratch.user_at = at;
     if SET != 0 && walkers() != 0 && scratch.walk.begin_interpreter_frames() {
-        let mut state = scratch as *mut Scratch;
-        let step = step_interpreter_frames::<SET> as *mut c_void;
-        // SAFETY: the callback has the signature that the helper requires, and gets the pointer that it expects.
-        unsafe { bpf_loop(MAX_STEPS, step, (&raw mut state).cast(), 0) };
+        drive::drive::<InterpreterFrames<SET>>(scratch);
     }
     // Masked for the verifier; the value exceeds the limit by one frame at most.
     scratch.walk.words & (2 * MAX_RAW_WORDS - 1)
 }
 
-/// Runs one iteration, at most one interpreter frame. Returns 0 to continue.
-extern "C" fn step_interpreter_frames<const SET: u32>(_: u32, state: *mut *mut Scratch) -> c_long {
-    // SAFETY: `state` points to the pointer on the stack of `interpreter_frames`.
-    let scratch = unsafe { &mut **state };
-    let machine = (&raw mut *scratch).cast::<Scratch<SET>>();
-    // SAFETY: the walk reads and writes its own fields, the machine all others; both are plain memory of one map value
-    // that belongs to this CPU.
-    scratch.walk.step_interpreter_frames(unsafe { &mut *machine }).into()
+/// Interpreter frames of the process.
+struct InterpreterFrames<const SET: u32>;
+
+impl<const SET: u32> Step for InterpreterFrames<SET> {
+    const COUNT: u32 = MAX_STEPS;
+
+    /// Takes at most one frame.
+    #[inline(always)]
+    fn step(scratch: &mut Scratch, _: u32) -> bool {
+        let machine = (&raw mut *scratch).cast::<Scratch<SET>>();
+        // SAFETY: the walk reads and writes its own fields, the machine all others; both are plain memory of one map value
+        // that belongs to this CPU.
+        !scratch.walk.step_interpreter_frames(unsafe { &mut *machine })
+    }
+
+    #[cfg(feature = "kernel_5_10")]
+    #[inline(always)]
+    fn turn(slot: u32, index: u32) -> u32 {
+        match SET {
+            crate::scratch::LISTS => global::turn_list_frames(slot, index),
+            _ => global::turn_all_frames(slot, index),
+        }
+    }
 }
 
 /// Returns the maximum number of bytes of stack to copy: `most`, but no more than fit into the record from word `at` on.
@@ -218,27 +237,49 @@ pub(crate) struct Copy {
 /// Maximum size of unreadable memory between two parts of a stack: pages of a large frame that its function hasn't touched.
 const MAX_HOLE: u32 = 24 * PAGE as u32;
 
-/// Runs one iteration, which copies the rest of one page of the stack. Returns 0 to continue. A page that cannot be read is
-/// all zeros.
-extern "C" fn copy_page(_: u32, state: *mut *mut Scratch) -> c_long {
-    // SAFETY: `state` points to the pointer on the stack of `send`.
-    let scratch = unsafe { &mut **state };
-    let reached = scratch.copy.reached;
-    let from = scratch.copy.from + reached as u64;
-    let left = scratch.copy.limit.saturating_sub(reached);
-    let page = PAGE as u32 - (from as u32 & (PAGE as u32 - 1));
-    let size = if page < left { page } else { left } & !7;
-    if size == 0 {
-        return 1;
+/// Pages of the stack.
+struct Pages;
+
+impl Step for Pages {
+    const COUNT: u32 = (MAX_COPY / PAGE + 1) as u32;
+
+    /// Copies the rest of one page. A page that cannot be read is all zeros.
+    #[inline(always)]
+    fn step(scratch: &mut Scratch, _: u32) -> bool {
+        let reached = scratch.copy.reached;
+        let from = scratch.copy.from + reached as u64;
+        let left = scratch.copy.limit.saturating_sub(reached);
+        let page = PAGE as u32 - (from as u32 & (PAGE as u32 - 1));
+        let size = if page < left { page } else { left } & !7;
+        if size == 0 {
+            return false;
+        }
+        let at = (scratch.copy.at + reached / 8) as usize & (RECORD_WORDS - 1);
+        let to = (&raw mut scratch.record[at]).cast();
+        scratch.copy.reached = reached + size;
+        // SAFETY: the record has room for a page after every masked index; a failing read does not fault, and writes zeros.
+        if unsafe { bpf_probe_read_user(to, size & 0x1fff, from as *const _) } == 0 {
+            scratch.copy.copied = reached + size;
+            return true;
+        }
+        reached != 0 && scratch.copy.reached - scratch.copy.copied <= MAX_HOLE
     }
-    let at = (scratch.copy.at + reached / 8) as usize & (RECORD_WORDS - 1);
-    let to = (&raw mut scratch.record[at]).cast();
-    scratch.copy.reached = reached + size;
-    // SAFETY: the record has room for a page after every masked index; a failing read does not fault, and writes zeros.
-    if unsafe { bpf_probe_read_user(to, size & 0x1fff, from as *const _) } == 0 {
-        scratch.copy.copied = reached + size;
-    } else if reached == 0 || scratch.copy.reached - scratch.copy.copied > MAX_HOLE {
-        return 1;
+
+    #[cfg(feature = "kernel_5_10")]
+    #[inline(always)]
+    fn turn(slot: u32, index: u32) -> u32 {
+        global::turn_pages(slot, index)
     }
-    0
+}
+
+#[cfg(feature = "kernel_5_10")]
+mod global {
+    use super::{InterpreterFrames, Pages, Returns};
+    use crate::drive::global;
+    use crate::scratch::{ALL, LISTS};
+
+    global!(InterpreterFrames<LISTS>, step_list_frames, turn_list_frames);
+    global!(InterpreterFrames<ALL>, step_all_frames, turn_all_frames);
+    global!(Pages, step_pages, turn_pages);
+    global!(Returns, step_returns, turn_returns);
 }

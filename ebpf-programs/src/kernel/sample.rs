@@ -1,10 +1,8 @@
 //! One sample, from the event to the record.
 
 use aya_ebpf::helpers::generated::{
-    bpf_get_current_comm, bpf_get_current_pid_tgid, bpf_get_smp_processor_id, bpf_get_stack,
-    bpf_ktime_get_ns, bpf_loop,
+    bpf_get_current_comm, bpf_get_current_pid_tgid, bpf_get_smp_processor_id, bpf_get_stack, bpf_ktime_get_ns,
 };
-use core::ffi::{c_long, c_void};
 use ebpf_programs::abi::config::{FRAME_NANOS, STEPS_PER_LOOK};
 use ebpf_programs::abi::mapping::filter;
 use ebpf_programs::abi::reason::{Counter, Stop};
@@ -12,9 +10,10 @@ use ebpf_programs::abi::record::{Head, MAX_KERNEL_FRAMES, MAX_STEPS, kind};
 use ebpf_programs::walk::arch::X86_64;
 
 use crate::context::Context;
+use crate::drive::{self, Step};
 use crate::maps::{CONFIG, PROCESSES, SCRATCH};
 use crate::output::{self, Counters};
-use crate::scratch::{ALL, HEAD_WORDS, Scratch, taken, walkers};
+use crate::scratch::{ALL, HEAD_WORDS, Scratch, walkers};
 use crate::{budget, filter as filters, level, life, raw, time_limit, user_registers};
 
 /// Takes one sample of kind number `event` with a value, or none because of the [budget].
@@ -95,6 +94,10 @@ fn take_in<C: Context, const SET: u32>(
     let Some(scratch) = SCRATCH.get_ptr_mut(slot) else { return false };
     // SAFETY: the value belongs to this slot, which is claimed.
     let scratch = unsafe { &mut *scratch };
+    #[cfg(feature = "kernel_5_10")]
+    {
+        scratch.slot = slot;
+    }
     // Read before any table offset: rules cached under this generation are from tables that are published by now.
     // SAFETY: the settings outlive the sample, and user space writes them word by word.
     let tables = unsafe { (&raw const config.table_generation).read_volatile() };
@@ -163,42 +166,63 @@ fn kernel_stack<C: Context>(context: &C, scratch: &mut Scratch) -> u32 {
 #[inline(always)]
 fn walk<const SET: u32>(scratch: &mut Scratch) -> Stop {
     scratch.stop = Stop::TooLong as u32;
-    let mut state = scratch as *mut Scratch;
-    // The kernel removes an unused function at once, but unused parts of a function one by one, which takes longer.
-    let step = if SET == ALL && walkers() == 0 {
-        taken(step::<0> as *mut c_void)
+    // The kernel removes an unused function at once, but unused parts of a function one by one, which takes longer. A global function is
+    // verified even if it is unused.
+    if SET == ALL && walkers() == 0 && cfg!(not(feature = "kernel_5_10")) {
+        drive::drive::<Frames<0>>(scratch);
     } else {
-        taken(step::<SET> as *mut c_void)
-    };
-    // SAFETY: the callback has the signature that the helper requires, and gets the pointer that it expects.
-    unsafe { bpf_loop(MAX_STEPS, step, (&raw mut state).cast(), 0) };
+        drive::drive::<Frames<SET>>(scratch);
+    }
     Stop::from_number(scratch.stop as u8).unwrap_or(Stop::BadTable)
 }
 
-/// Runs one iteration: one step and a run of plain frames. Returns 0 to continue.
-extern "C" fn step<const SET: u32>(index: u32, state: *mut *mut Scratch) -> c_long {
-    // SAFETY: `state` points to the pointer on the stack of `walk`.
-    let scratch = unsafe { &mut **state };
-    let allowed = scratch.walk.taken as u64 * FRAME_NANOS;
-    // SAFETY: the helper has no conditions.
-    if index % STEPS_PER_LOOK == STEPS_PER_LOOK - 1
-        && unsafe { bpf_ktime_get_ns() } > scratch.walk_end + allowed
-    {
-        scratch.stop = Stop::TooSlow as u32;
-        return 1;
-    }
-    let machine = (&raw mut *scratch).cast::<Scratch<SET>>();
-    // SAFETY: the walk reads and writes its own fields, the machine all others; both are plain memory of one
-    // map value that belongs to this CPU.
-    match scratch.walk.step::<X86_64, _>(unsafe { &mut *machine }) {
-        None => {
+/// Steps of the walk.
+struct Frames<const SET: u32>;
+
+impl<const SET: u32> Step for Frames<SET> {
+    const COUNT: u32 = MAX_STEPS;
+
+    /// Takes one step and a run of plain frames.
+    #[inline(always)]
+    fn step(scratch: &mut Scratch, index: u32) -> bool {
+        let allowed = scratch.walk.taken as u64 * FRAME_NANOS;
+        // SAFETY: the helper has no conditions.
+        if index % STEPS_PER_LOOK == STEPS_PER_LOOK - 1
+            && unsafe { bpf_ktime_get_ns() } > scratch.walk_end + allowed
+        {
+            scratch.stop = Stop::TooSlow as u32;
+            return false;
+        }
+        let machine = (&raw mut *scratch).cast::<Scratch<SET>>();
+        // SAFETY: the walk reads and writes its own fields, the machine all others; both are plain memory of one
+        // map value that belongs to this CPU.
+        let stop = scratch.walk.step::<X86_64, _>(unsafe { &mut *machine });
+        match stop {
             // SAFETY: as above.
-            scratch.walk.run::<X86_64, _>(unsafe { &mut *machine });
-            0
+            None => scratch.walk.run::<X86_64, _>(unsafe { &mut *machine }),
+            Some(stop) => scratch.stop = stop as u32,
         }
-        Some(stop) => {
-            scratch.stop = stop as u32;
-            1
+        stop.is_none()
+    }
+
+    #[cfg(feature = "kernel_5_10")]
+    #[inline(always)]
+    fn turn(slot: u32, index: u32) -> u32 {
+        match SET {
+            0 => global::turn_native(slot, index),
+            crate::scratch::LISTS => global::turn_lists(slot, index),
+            _ => global::turn_all(slot, index),
         }
     }
+}
+
+#[cfg(feature = "kernel_5_10")]
+mod global {
+    use super::Frames;
+    use crate::drive::global;
+    use crate::scratch::{ALL, LISTS};
+
+    global!(Frames<0>, step_native, turn_native);
+    global!(Frames<LISTS>, step_lists, turn_lists);
+    global!(Frames<ALL>, step_all, turn_all);
 }

@@ -3,8 +3,6 @@
 use aya_ebpf::helpers::generated::{
     bpf_get_current_pid_tgid, bpf_get_current_task, bpf_probe_read_kernel, bpf_probe_read_user,
 };
-use core::arch::asm;
-use core::ffi::c_void;
 use ebpf_programs::abi::arena::{Block, CHUNK_BLOCKS};
 use ebpf_programs::abi::interpreter::{FRAME_BYTES, walker};
 use ebpf_programs::abi::mapping::Process;
@@ -56,6 +54,9 @@ pub(crate) struct Scratch<const SET: u32 = ALL> {
     pub(crate) walk: Walk,
     /// Registers that the kernel saved on entry.
     pub(crate) saved: Saved,
+    /// Index of this working memory.
+    #[cfg(feature = "kernel_5_10")]
+    pub(crate) slot: u32,
     /// Word of the record at which user frames start.
     pub(crate) user_at: u32,
     /// Number of the [`Stop`](ebpf_programs::abi::reason::Stop).
@@ -291,15 +292,6 @@ impl<const SET: u32> Scratch<SET> {
 pub(crate) fn walkers() -> u32 {
     // SAFETY: it is a constant; volatile, because the loader has replaced it.
     unsafe { (&raw const WALKERS).read_volatile() }
-}
-
-/// Returns the address of a function, which is loaded on the way to this call alone: the kernel rejects a program that loads the
-/// address of an unused function, as the compiler otherwise does to select one of several.
-#[inline(always)]
-pub(crate) fn taken(mut function: *mut c_void) -> *mut c_void {
-    // SAFETY: the text has no instruction.
-    unsafe { asm!("/* {0} */", inout(reg) function, options(nomem, nostack)) };
-    function
 }
 
 /// Returns the index of a rule in the cache.

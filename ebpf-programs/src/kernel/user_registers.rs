@@ -3,7 +3,7 @@
 //! Layout: [ptrace.h](https://github.com/torvalds/linux/blob/v6.12/arch/x86/include/asm/ptrace.h).
 //! Registers that are not saved yet: [perf_regs.c](https://github.com/torvalds/linux/blob/v6.12/arch/x86/kernel/perf_regs.c).
 
-use aya_ebpf::helpers::generated::{bpf_get_current_task_btf, bpf_probe_read_kernel, bpf_task_pt_regs};
+use aya_ebpf::helpers::generated::bpf_probe_read_kernel;
 use ebpf_programs::abi::registers::{Registers, x86_64};
 
 use crate::context::{CS, Context};
@@ -37,14 +37,37 @@ pub(crate) fn fill<C: Context>(context: &C, registers: &mut Registers, saved: &m
 /// A copy takes as long as a walk of ten frames. Returns `false` where they are not saved yet.
 #[inline(always)]
 fn copy_saved(saved: &mut Saved, kernel_stack_pointer: u64) -> bool {
-    // SAFETY: both helpers use the current task; the copy has the size of its target and fails without a fault.
+    let at = saved_registers();
+    if x86_64::is_entering(kernel_stack_pointer, at) {
+        return false;
+    }
+    // SAFETY: the copy has the size of its target and fails without a fault.
     unsafe {
-        let at = bpf_task_pt_regs(bpf_get_current_task_btf());
-        if x86_64::is_entering(kernel_stack_pointer, at as u64) {
-            return false;
-        }
         bpf_probe_read_kernel(saved.as_mut_ptr().cast(), size_of::<Saved>() as u32, at as *const _) == 0
     }
+}
+
+/// Returns the address of the registers that the kernel saved when the current thread entered it.
+#[cfg(not(feature = "kernel_5_10"))]
+#[inline(always)]
+fn saved_registers() -> u64 {
+    use aya_ebpf::helpers::generated::{bpf_get_current_task_btf, bpf_task_pt_regs};
+    // SAFETY: both helpers use the current task.
+    unsafe { bpf_task_pt_regs(bpf_get_current_task_btf()) as u64 }
+}
+
+/// Returns the address of the registers that the kernel saved when the current thread entered it: the end of its stack. An address
+/// that is not readable if that is unknown.
+#[cfg(feature = "kernel_5_10")]
+#[inline(always)]
+fn saved_registers() -> u64 {
+    use crate::scratch::kernel_word;
+    // SAFETY: the helper has no conditions; the constants are volatile, because the loader has replaced them.
+    let (task, [at, size]) = unsafe {
+        let task = aya_ebpf::helpers::generated::bpf_get_current_task();
+        (task, (&raw const crate::KERNEL_STACK).read_volatile())
+    };
+    kernel_word(task, at).map_or(0, |stack| stack + size as u64 - size_of::<Saved>() as u64)
 }
 
 #[inline(always)]

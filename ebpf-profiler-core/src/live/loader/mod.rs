@@ -4,9 +4,11 @@
 //! aya's loader. That loader first probes the kernel's features and parses the kernel's type information (BTF): it costs
 //! 25 to 45 ms and 8 MB more at each start, measured with the same object. The programs here need neither: they use fixed
 //! offsets from [`kernel_types`](crate::live::kernel_types), attach to perf events, which are those of probes and tracepoints
-//! too, and to raw tracepoints, and 5.17 is the minimum for features that need no probe.
+//! too, and to raw tracepoints, and features that they use are asked for one by one.
 
 mod counters;
+
+mod older;
 
 mod sizes;
 
@@ -25,8 +27,11 @@ use object::read::elf::ElfFile64;
 use object::{LittleEndian, Object as _, ObjectSection as _};
 
 pub(super) use counters::{Counters, KindCosts};
+pub(super) use older::COOKIE_OF_CALLER;
 pub(super) use sizes::{Machine, Scaled};
 pub(super) use walks::Walks;
+
+use older::Older;
 
 use crate::live::bpf::{self, Map};
 use crate::live::capability::{BPF, PERFMON};
@@ -38,6 +43,7 @@ use crate::live::kernel_feature::KernelFeature;
 use crate::live::kernel_tables::KernelTables;
 use crate::live::kernel_types::{KernelTypes, VMLINUX};
 use crate::live::kernel_version;
+use crate::live::memlock;
 use crate::live::object::KernelObject;
 use crate::live::ring::Ring;
 use crate::live::settings::Settings;
@@ -101,10 +107,12 @@ pub(super) fn load(
     walk_time: Duration,
 ) -> Result<Loaded, StartError> {
     check_kernel()?;
-    check_object(ebpf_programs::OBJECT)?;
+    let older = Older::of_this_kernel();
+    check_object(older::object(older.as_ref()))?;
+    memlock::raise();
     let sizes = Sizes::new(triggers, scaled)?;
     let ring = scaled.ring;
-    let mut object = open(walkers, triggers, has_budget, &sizes)?;
+    let mut object = open(older.as_ref(), walkers, triggers, has_budget, &sizes)?;
     let Sizes { cpus, buffers, slots, .. } = sizes;
     if triggers.iter().any(Trigger::is_off_cpu) {
         object.fill_with_inner("KICKS", cpus)?;
@@ -168,6 +176,7 @@ impl Sizes {
 
 /// Opens the kernel object with the programs, maps and constants that the triggers need.
 fn open(
+    older: Option<&Older>,
     walkers: u32,
     triggers: &[Trigger],
     has_budget: bool,
@@ -205,7 +214,8 @@ fn open(
         ("IS_GOVERNED", &u32::from(has_budget).to_ne_bytes()),
         ("HAS_PERIODS", &u32::from(has_periods).to_ne_bytes()),
     ];
-    KernelObject::new(ebpf_programs::OBJECT, &programs, &unused, &entries, &constants)
+    let constants = [&constants[..], &older.map(Older::constants).unwrap_or_default()].concat();
+    KernelObject::new(older::object(older), &programs, &unused, &entries, &constants)
 }
 
 /// Returns the maps that some triggers alone need, with their number of entries: one if there is no such trigger.
@@ -300,7 +310,7 @@ fn check_kernel() -> Result<(), StartError> {
     if !fs::exists(VMLINUX).unwrap_or_default() {
         return Err(StartError::NoTypes);
     }
-    if KernelFeature::Loop.is_missing() {
+    if KernelFeature::Ring.is_missing() {
         return Err(StartError::OldKernel { release: kernel_version::release() });
     }
     Ok(())
@@ -322,8 +332,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_object_is_of_this_version() {
+    fn the_objects_are_of_this_version() {
         check_object(ebpf_programs::OBJECT).unwrap();
+        check_object(ebpf_programs::OBJECT_5_10).unwrap();
     }
 
     #[test]

@@ -76,12 +76,20 @@ impl Walks {
         let mut walks: Vec<Walk> = triggers.iter().flat_map(Trigger::walks).collect();
         walks.sort_unstable();
         walks.dedup();
-        let load = |walk: Walk| {
-            Ok(Called { map: object.map(walk.map)?, program: object.program(walk.program)?, walk })
+        let load = |object: &KernelObject| {
+            let load = |&walk: &Walk| {
+                Ok(Called { map: object.map(walk.map)?, program: object.program(walk.program)?, walk })
+            };
+            walks.iter().map(load).collect::<Result<Vec<_>, StartError>>()
         };
-        let called = walks.into_iter().map(load).collect::<Result<_, StartError>>()?;
+        let mut called = load(&object);
         let has = plugged_in & LISTS;
         object.set_constant(WALKERS, &has.to_ne_bytes())?;
+        if called.as_ref().is_err_and(StartError::is_of_large_program) {
+            // A verifier with lower limits: copies of the stacks that need the other walkers are sent.
+            called = load(&object);
+        }
+        let called = called?;
         let has_clock = triggers.iter().any(Trigger::is_cpu);
         let sampler = has_clock.then(|| object.program(sampler(has))).transpose()?;
         let object = Some(object);
@@ -131,7 +139,7 @@ impl Walks {
             }
             // A verifier with lower limits: the former program sends copies of the stacks that need
             // the other walkers.
-            Err(_) if !waits => Ok(false),
+            Err(error) if !waits || error.is_of_large_program() => Ok(false),
             Err(error) => Err(error),
         }
     }

@@ -10,6 +10,8 @@ use ebpf_programs::abi::{cookie, off_cpu as abi};
 
 use super::super::bpf::{self, Map};
 use super::super::error::StartError;
+use super::super::kernel_feature::KernelFeature;
+use super::super::loader::COOKIE_OF_CALLER;
 use super::super::object::KernelObject;
 use super::super::{cpus, perf};
 use super::call::Call;
@@ -22,7 +24,9 @@ use crate::sample::KernelFilter;
 
 /// The triggers of a profiler other than the clock, with their programs.
 pub(in super::super) struct Attached {
-    programs: HashMap<&'static str, OwnedFd>,
+    /// By name and, if links have no cookies, by the cookie for which they were loaded; else 0.
+    programs: HashMap<(&'static str, u64), OwnedFd>,
+    has_cookies: bool,
     triggers: Vec<(Trigger, Point)>,
     /// Links and events, which trigger samples as long as they are open.
     links: Vec<OwnedFd>,
@@ -124,19 +128,15 @@ impl Attached {
         object: &mut KernelObject,
         triggers: &[Trigger],
     ) -> Result<Attached, StartError> {
-        let mut programs = HashMap::new();
-        for &name in triggers.iter().filter(|it| !it.is_cpu()).flat_map(Trigger::programs) {
-            if !programs.contains_key(name) {
-                programs.insert(name, object.program(name)?);
-            }
-        }
         let mut points = Vec::new();
         for (event, trigger) in Trigger::numbered(triggers).filter(|(_, trigger)| !trigger.is_cpu()) {
             let point = point(object, trigger, event).map_err(|error| failed(trigger, error))?;
             points.push((trigger.clone(), point));
         }
+        let has_cookies = !KernelFeature::LinkCookies.is_missing();
+        let programs = programs(object, triggers, &points, has_cookies)?;
         let (links, counters) = (Vec::new(), Vec::new());
-        Ok(Attached { programs, triggers: points, links, counters, is_attached: false })
+        Ok(Attached { programs, has_cookies, triggers: points, links, counters, is_attached: false })
     }
 
     /// Attaches all programs. Counters count on the CPUs of the filter alone.
@@ -182,7 +182,7 @@ impl Attached {
             if let Point::Counter { counter: Counter { kind, number, .. }, period, cookie } = point {
                 let event = perf::counter(*kind, *number, *period, cpu);
                 let counted = event.and_then(|event| self.event(event, "counted", *cookie));
-                links.extend(counted.map_err(|error| failed(trigger, error))?);
+                links.push(counted.map_err(|error| failed(trigger, error))?);
             }
         }
         Ok(links)
@@ -210,8 +210,9 @@ impl Attached {
         self.programs.values().chain(of_functions.map(|function| &function.program))
     }
 
-    fn program(&self, name: &str) -> io::Result<&OwnedFd> {
-        self.programs.get(name).ok_or(io::Error::from(io::ErrorKind::NotFound))
+    fn program(&self, name: &'static str, cookie: u64) -> io::Result<&OwnedFd> {
+        let cookie = if self.has_cookies { 0 } else { cookie };
+        self.programs.get(&(name, cookie)).ok_or(io::Error::from(io::ErrorKind::NotFound))
     }
 
     /// Attaches the programs of a point.
@@ -232,26 +233,33 @@ impl Attached {
             }
             Point::Functions(programs) => functions(programs),
             Point::Calls(calls) => self.calls(calls),
-            Point::Tracepoint { id, cookie } => self.event(perf::tracepoint(*id)?, "traced", *cookie),
+            Point::Tracepoint { id, cookie } => {
+                Ok(vec![self.event(perf::tracepoint(*id)?, "traced", *cookie)?])
+            }
         }
     }
 
     /// Attaches the loaded ones of these programs to their raw tracepoints.
-    fn tracepoints(&self, points: &[(&str, &CStr)]) -> io::Result<Vec<OwnedFd>> {
-        let loaded = points.iter().filter(|(name, _)| self.programs.contains_key(*name));
-        loaded.map(|&(name, tracepoint)| bpf::attach(self.program(name)?, tracepoint)).collect()
+    fn tracepoints(&self, points: &[(&'static str, &CStr)]) -> io::Result<Vec<OwnedFd>> {
+        let loaded = points.iter().filter(|&&(name, _)| self.programs.contains_key(&(name, 0)));
+        loaded.map(|&(name, tracepoint)| bpf::attach(self.program(name, 0)?, tracepoint)).collect()
     }
 
-    /// Attaches a program to an event. Returns the link and the event.
-    fn event(&self, event: OwnedFd, program: &str, cookie: u64) -> io::Result<Vec<OwnedFd>> {
-        Ok(vec![bpf::link(self.program(program)?, event.as_fd(), cookie)?, event])
+    /// Attaches a program to an event. Returns what keeps it there: the link, which keeps the event, or the event itself.
+    fn event(&self, event: OwnedFd, program: &'static str, cookie: u64) -> io::Result<OwnedFd> {
+        let program = self.program(program, cookie)?;
+        if self.has_cookies {
+            return bpf::link(program, event.as_fd(), cookie);
+        }
+        perf::set_program(&event, program.as_fd())?;
+        Ok(event)
     }
 
     fn calls(&self, calls: &[([u64; 2], u64)]) -> io::Result<Vec<OwnedFd>> {
         let mut links = Vec::new();
         for &([enter, exit], cookie) in calls {
             for (name, id) in [("answered", exit), ("called", enter)] {
-                links.extend(self.event(perf::tracepoint(id)?, name, cookie)?);
+                links.push(self.event(perf::tracepoint(id)?, name, cookie)?);
             }
         }
         Ok(links)
@@ -273,8 +281,7 @@ impl Attached {
                     Err(_) if skips_rejected => continue,
                     Err(error) => return Err(place.failed(error)),
                 };
-                // The link keeps the event.
-                links.push(bpf::link(self.program(program)?, event.as_fd(), number | place.cookie)?);
+                links.push(self.event(event, program, number | place.cookie)?);
             }
         }
         if links.is_empty() {
@@ -283,6 +290,52 @@ impl Attached {
         }
         Ok(links)
     }
+}
+
+impl Point {
+    /// Returns its programs at perf events, each with its cookies.
+    fn cookies(&self) -> Vec<(&'static str, u64)> {
+        match self {
+            Point::Elsewhere | Point::OffCpu { .. } | Point::Block { .. } | Point::Functions(_) => Vec::new(),
+            Point::Probes { number, edges, .. } => {
+                let places = edges.iter().flat_map(|edge| edge.places.iter().map(move |place| (edge, place)));
+                places.map(|(edge, place)| (edge.program, number | place.cookie)).collect()
+            }
+            Point::Calls(calls) => {
+                calls.iter().flat_map(|&(_, cookie)| [("answered", cookie), ("called", cookie)]).collect()
+            }
+            Point::Tracepoint { cookie, .. } => vec![("traced", *cookie)],
+            Point::Counter { cookie, .. } => vec![("counted", *cookie)],
+        }
+    }
+}
+
+/// Loads the programs of triggers. If links have no cookies, those that need one are loaded for each.
+fn programs(
+    object: &mut KernelObject,
+    triggers: &[Trigger],
+    points: &[(Trigger, Point)],
+    has_cookies: bool,
+) -> Result<HashMap<(&'static str, u64), OwnedFd>, StartError> {
+    let mut programs = HashMap::new();
+    let mut cookies: Vec<_> = points.iter().flat_map(|(_, point)| point.cookies()).collect();
+    cookies.sort_unstable();
+    cookies.dedup();
+    let is_loaded_once =
+        |name: &str| has_cookies || cookies.iter().all(|&(with_cookie, _)| with_cookie != name);
+    for &name in triggers.iter().filter(|it| !it.is_cpu()).flat_map(Trigger::programs) {
+        if is_loaded_once(name) && !programs.contains_key(&(name, 0)) {
+            programs.insert((name, 0), object.program(name)?);
+        }
+    }
+    if !has_cookies && !cookies.is_empty() {
+        for &(name, cookie) in &cookies {
+            object.set_constant("COOKIE", &cookie.to_ne_bytes())?;
+            programs.insert((name, cookie), object.program(name)?);
+        }
+        object.set_constant("COOKIE", &COOKIE_OF_CALLER)?;
+    }
+    Ok(programs)
 }
 
 /// Attaches programs to functions of the kernel.
