@@ -190,7 +190,7 @@ mod matrix {
     #[ignore = "profiles: needs root"]
     fn asciidoctor_from_its_start() {
         test_needs::root!();
-        let failed = programs::failures("wheel-3.4.7", &[], "Asciidoctor");
+        let failed = super::programs::failures("wheel-3.4.7", &[], "Asciidoctor");
         assert!(failed.is_empty(), "{failed:?}");
     }
 }
