@@ -59,6 +59,9 @@ pub const THREE_BYTES: u32 = 0x3800;
 /// Flag of [`Instruction::opcode`]: the opcode follows `0f 3a`, and a number of one byte the operands.
 pub const THREE_BYTES_NUMBER: u32 = 0x3a00;
 
+/// Flag of [`Instruction::opcode`]: the opcode is in a map for numbers of 16 bits, which only a vector prefix selects.
+pub const HALF_FLOAT: u32 = 0x0500;
+
 /// Flag of [`Instruction::opcode`]: the instruction has a vector prefix.
 pub const VECTOR: u32 = 0x1_0000;
 
@@ -88,6 +91,7 @@ pub fn decode(bytes: &[u8]) -> Option<Instruction> {
         Map::Two => TWO_BYTES,
         Map::Three => THREE_BYTES,
         Map::ThreeWithByte => THREE_BYTES_NUMBER,
+        Map::HalfFloat => HALF_FLOAT,
         Map::Xop(map) => XOP | u32::from(map) << 8,
     };
     Some(Instruction {
@@ -114,6 +118,8 @@ enum Map {
     Three,
     /// Behind `0f 3a`.
     ThreeWithByte,
+    /// The maps 5 and 6 of a vector prefix.
+    HalfFloat,
     /// Behind an XOP prefix with this map: with a number of one byte for 8, none for 9, and one of four bytes for 10.
     Xop(u8),
 }
@@ -194,8 +200,9 @@ impl Reader<'_> {
         };
         let map = match vector_map {
             1 => Map::Two,
-            2 | 5 | 6 => Map::Three,
+            2 => Map::Three,
             3 => Map::ThreeWithByte,
+            5 | 6 => Map::HalfFloat,
             _ => return None,
         };
         Some((map, self.byte()?))
@@ -267,7 +274,7 @@ fn has_modrm(map: Map, opcode: u8) -> bool {
             opcode,
             0x05..=0x09 | 0x0b | 0x0e | 0x30..=0x37 | 0x77 | 0x80..=0x8f | 0xa0..=0xa2 | 0xa8..=0xaa | 0xc8..=0xcf
         ),
-        Map::Three | Map::ThreeWithByte | Map::Xop(_) => true,
+        Map::Three | Map::ThreeWithByte | Map::HalfFloat | Map::Xop(_) => true,
     }
 }
 

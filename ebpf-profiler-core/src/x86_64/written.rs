@@ -1,6 +1,8 @@
 //! The general registers that an instruction writes.
 
-use super::instruction::{Instruction, Operand, THREE_BYTES, THREE_BYTES_NUMBER, TWO_BYTES, VECTOR, XOP};
+use super::instruction::{
+    HALF_FLOAT, Instruction, Operand, THREE_BYTES, THREE_BYTES_NUMBER, TWO_BYTES, VECTOR, XOP,
+};
 
 /// A set of registers, a bit for each.
 pub type Registers = u16;
@@ -153,8 +155,8 @@ impl Instruction {
             (TWO_BYTES, 0x2c | 0x2d | 0x50 | 0x78 | 0x79 | 0x93 | 0xc5 | 0xd7) => self.reg(),
             (TWO_BYTES, 0x7e) if self.repeat != 0 => 0,
             (TWO_BYTES, 0x7e) => self.rm(),
-            (THREE_BYTES, 0x2c | 0x2d | 0x78 | 0x79) => self.reg(),
-            (THREE_BYTES, 0x7e) => self.rm(),
+            (HALF_FLOAT, 0x2c | 0x2d | 0x78 | 0x79) => self.reg(),
+            (HALF_FLOAT, 0x7e) => self.rm(),
             (THREE_BYTES, 0xe0..=0xef | 0xf2..=0xf7) => self.reg() | 1 << self.third,
             (THREE_BYTES_NUMBER, 0x14..=0x17) => self.rm(),
             (THREE_BYTES_NUMBER, 0x60..=0x63) => RCX,
@@ -200,5 +202,19 @@ impl Instruction {
             Operand::Register(number) => self.byte(number),
             _ => 0,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::decode;
+
+    #[test]
+    fn opcodes_of_vector_maps_are_told_apart() {
+        let written = |bytes: &[u8]| decode(bytes).unwrap().written();
+        assert_eq!(written(&[0xc4, 0xe2, 0x7d, 0x79, 0xe4]), 0, "vpbroadcastw ymm4, xmm4");
+        assert_eq!(written(&[0x62, 0xf2, 0x7d, 0x48, 0x7e, 0xe5]), 0, "vpermt2d zmm4, zmm0, zmm5");
+        assert_eq!(written(&[0x62, 0xf5, 0x7e, 0x08, 0x78, 0xe9]), 1 << 5, "vcvttsh2usi ebp, xmm1");
+        assert_eq!(written(&[0x62, 0xf5, 0x7d, 0x08, 0x7e, 0xcd]), 1 << 5, "vmovw ebp, xmm1");
     }
 }

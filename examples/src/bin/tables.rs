@@ -29,6 +29,7 @@ const USAGE: Usage = Usage {
     about: "tables: prints the unwind table of an ELF file",
     options: &[
         ("address", "HEX", "only the rule at this virtual address of the file"),
+        ("derived", "", "also rules that are derived from code without unwind data"),
         ("statistics", "", "number and kinds of the rows, instead of the rows"),
     ],
     arguments: "FILE",
@@ -39,20 +40,21 @@ fn main() {
     let [file] = options.arguments() else { fail("give one ELF file: tables /usr/bin/true") };
     let address: Option<String> = options.one("address");
     match address {
-        Some(address) => look_up(file, &address),
-        None if options.has("statistics") => statistics(file),
-        None => rows(&open(file)),
+        Some(address) => look_up(&open(file, &options), &address),
+        None if options.has("statistics") => statistics(file, &options),
+        None => rows(&open(file, &options)),
     }
 }
 
-fn open(path: &str) -> Table {
-    table(path).unwrap_or_else(|problem| fail(format!("{path}: {problem}")))
+fn open(path: &str, options: &Options) -> Table {
+    table(path, options.has("derived")).unwrap_or_else(|problem| fail(format!("{path}: {problem}")))
 }
 
-fn table(path: &str) -> Result<Table, String> {
+fn table(path: &str, with_derived_rules: bool) -> Result<Table, String> {
     let file = files::open(Path::new(path)).map_err(|error| error.to_string())?;
     let elf = Elf::open(file).map_err(|error| error.to_string())?;
-    Table::of(&elf).map_err(|error| error.to_string())
+    let table = if with_derived_rules { Table::with_derived_rules(&elf) } else { Table::of(&elf) };
+    table.map_err(|error| error.to_string())
 }
 
 /// Prints every row: its first address and its rule.
@@ -66,20 +68,20 @@ fn rows(table: &Table) {
     }
 }
 
-fn look_up(file: &str, address: &str) {
+fn look_up(table: &Table, address: &str) {
     let digits = address.strip_prefix("0x").unwrap_or(address);
     let Ok(address) = u64::from_str_radix(digits, 16) else {
         fail(format!("--address cannot be {address:?}; give hexadecimal digits, such as 0x2026"))
     };
-    match open(file).rule(address) {
+    match table.rule(address) {
         Some(rule) => print(format_args!("{rule}\n")),
         None => print("no unwind data\n"),
     }
 }
 
-fn statistics(file: &str) {
+fn statistics(file: &str, options: &Options) {
     let start = Instant::now();
-    let table = open(file);
+    let table = open(file, options);
     let time = start.elapsed();
     let (rows, bytes) = (table.rows().count(), table.image().len());
     print(format_args!(
