@@ -38,6 +38,7 @@ pub const TOOLS: &[Tool] = &[
     tool("python3", "python3", "is profiled"),
     tool("php", "php-cli", "is profiled"),
     tool("perl", "perl", "is profiled"),
+    tool("ruby", "ruby", "is profiled"),
     tool("node", "nodejs", "is profiled"),
     tool("java", "default-jdk-headless", "is profiled"),
     tool("javac", "default-jdk-headless", "compiles Java programs that are profiled"),
