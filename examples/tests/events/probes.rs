@@ -154,7 +154,7 @@ fn missing_functions_files_and_tracepoints_are_errors() {
     tracefs::mount().unwrap();
     for (trigger, reason) in [
         ("uprobe:libc.so.6:no_such_function", "has no function no_such_function"),
-        ("uprobe:/no/such/file:main", "/no/such/file cannot be read"),
+        ("uprobe:/no/such/file:main", "/no/such/file cannot be opened"),
         ("uprobe:no-such.so:main", "no library no-such.so"),
         ("tracepoint:syscalls:no_such_event", "there is no tracepoint"),
         ("kprobe:no_such_function", "the kernel has no function no_such_function"),
