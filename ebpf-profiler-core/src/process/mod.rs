@@ -1,5 +1,6 @@
 //! Processes, and the files mapped in them.
 
+#[cfg(any(feature = "live", test))]
 mod cgroup;
 
 mod module;

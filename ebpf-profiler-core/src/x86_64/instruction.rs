@@ -60,7 +60,7 @@ pub const THREE_BYTES: u32 = 0x3800;
 pub const THREE_BYTES_NUMBER: u32 = 0x3a00;
 
 /// Flag of [`Instruction::opcode`]: the opcode is in a map for numbers of 16 bits, which only a vector prefix selects.
-pub const HALF_FLOAT: u32 = 0x0500;
+pub(super) const HALF_FLOAT: u32 = 0x0500;
 
 /// Flag of [`Instruction::opcode`]: the instruction has a vector prefix.
 pub const VECTOR: u32 = 0x1_0000;
