@@ -62,7 +62,7 @@ impl Verdict {
         let mut verdict = Verdict::default();
         for sample in profile.samples().filter(|sample| sample.thread().tid == main) {
             let (mut root, mut names, mut leaf) = (String::new(), Vec::new(), String::new());
-            let (mut is_whole, mut reads_clock) = (true, false);
+            let (mut is_whole, mut reads_clock, mut compiles) = (true, false, false);
             for call in sample.trace().calls() {
                 let Call::Function { frame, .. } = call else {
                     is_whole = false;
@@ -75,15 +75,20 @@ impl Verdict {
                 if root.is_empty() {
                     root.clone_from(&leaf);
                 }
-                reads_clock |= leaf.contains("DateNow");
+                reads_clock |= leaf.contains("DateNow") || leaf.contains("CurrentTime");
+                compiles |= leaf.contains("::Compiler::") || leaf.contains("CompilationJob");
                 if let Some(script) = frame.script()
                     && (&*script.file == program || script.is_unnamed)
                 {
                     names.push(script.name.to_string());
                 }
             }
+            let is_in_call = names.last().is_some_and(|name| name == "call");
             if reads_clock {
                 names.push("now".to_owned());
+            } else if compiles && is_in_call {
+                // Its own loop is compiled.
+                names.push("compile".to_owned());
             }
             verdict.judge(&names, is_whole && root == "_start", (&root, &leaf), &source, sample.count());
         }
@@ -105,7 +110,7 @@ impl Verdict {
         }
         self.judged += count;
         let kind = match rest[..] {
-            ["round", "call", "now"] if is_whole => Some("now"),
+            ["round", "call", own @ ("now" | "compile")] if is_whole => Some(own),
             ["round", "call", kind, ref callees @ ..] if is_whole && are_of(kind, callees, source) => {
                 Some(kind)
             }
