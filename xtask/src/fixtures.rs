@@ -50,8 +50,6 @@ pub(crate) struct Kernel {
     /// The package that was tested last.
     package: &'static str,
     origin: Origin,
-    /// `false` for one that is booted only by its name: CI has no time for a third machine.
-    pub(crate) is_in_ci: bool,
 }
 
 /// The suite that has a kernel.
@@ -69,19 +67,16 @@ pub(crate) const KERNELS: &[Kernel] = &[
         version: "5.10",
         package: "linux-image-5.10.0-32-cloud-amd64",
         origin: Origin::Other(Suite("bullseye")),
-        is_in_ci: false,
     },
     Kernel {
         version: "6.1",
         package: "linux-image-6.1.0-47-cloud-amd64",
         origin: Origin::Machine { successors: r"^linux-image-6\.1\.[0-9.-]+-cloud-amd64$" },
-        is_in_ci: true,
     },
     Kernel {
         version: "6.12",
         package: "linux-image-6.12.111+deb12-cloud-amd64",
         origin: Origin::Machine { successors: r"^linux-image-6\.12\.[0-9.]+\+deb[0-9]+-cloud-amd64$" },
-        is_in_ci: true,
     },
 ];
 

@@ -21,7 +21,7 @@ use crate::run::{Outcome, cargo, command, run, target};
 /// The command line.
 #[derive(Debug, Default, PartialEq)]
 struct Order {
-    /// The kernel to boot; those of CI if `None`.
+    /// The kernel to boot; all if `None`.
     kernel: Option<String>,
     /// Time limit for one kernel.
     limit: Option<Duration>,
@@ -55,9 +55,8 @@ pub(crate) fn profile_by(flamegraph: PathBuf, tests: &[Binary]) -> Outcome {
 impl Order {
     /// Runs the program under each kernel.
     fn run(&self) -> Outcome {
-        let wanted = |kernel: &&Kernel| {
-            self.kernel.as_deref().map_or(kernel.is_in_ci, |version| version == kernel.version)
-        };
+        let wanted =
+            |kernel: &&Kernel| self.kernel.as_deref().is_none_or(|version| version == kernel.version);
         let kernels: Vec<_> = KERNELS.iter().filter(wanted).collect();
         if kernels.is_empty() {
             return Err(format!("no such kernel; there are {}", versions()));
