@@ -2,8 +2,8 @@
 //!
 //! Hand-written assembly has no unwind data in most libraries: the kernels of OpenBLAS, the codecs x264 and x265. A walk guesses
 //! there, and a guess is wrong wherever the frame pointer holds data. [`Tables::with_derived_rules`] and
-//! [`Table::with_derived_rules`] read such code instead, and add ordinary rows to the table. A running profiler does the same, in a thread
-//! that nobody waits for, with files in which it had to guess:
+//! [`Table::with_derived_rules`] read such code instead, and add ordinary rows to the table. A running profiler does the same for files in
+//! which it had to guess, in a background thread:
 //!
 //! ```text
 //! dgemm_kernel_HASWELL of OpenBLAS                               cfa         rbp            found by

@@ -211,11 +211,11 @@ impl Builder {
     /// to be guessed, a moment after that. By default rules are derived, if the
     /// [compiler](Builder::unwind) can.
     ///
-    /// A thread of its own does it, in 60 to 160 ms for each MiB of such code. It takes at most 2 s
-    /// and 1 % of a CPU, and up to 40 MiB for some seconds. A [`budget`](Builder::budget) of CPU
-    /// time allows it a tenth of that, and not more than 1 % of a CPU; one of less than 256 MiB of
-    /// memory none. Frames that were found so are
-    /// [marked](crate::profile::FrameView::is_derived).
+    /// A separate thread derives them, in 60 to 160 ms for each MiB of such code. The thread may use
+    /// 2 s of CPU time at first and 1 % of a CPU afterwards, and up to 40 MiB of memory for some
+    /// seconds. With a [`budget`](Builder::budget) of CPU time it may use a tenth of the budget,
+    /// at most 1 % of a CPU; with one of less than 256 MiB of memory nothing is derived. Frames found
+    /// by derived rules are [marked](crate::profile::FrameView::is_derived).
     pub fn derive_rules(mut self, derives: bool) -> Builder {
         self.derives_rules = derives;
         self
@@ -542,13 +542,7 @@ impl Builder {
         let kinds: Vec<SampleKind> = triggers.iter().flat_map(|trigger| trigger.kinds(period)).collect();
         let clock = clock::now();
         let recorder = self.recorder(clock, period, &kinds)?;
-        let any_file_system = self.any_file_system;
-        let symbolizer =
-            self.symbolizer.unwrap_or_else(|| Box::new(symbols(self.symbol_options, any_file_system)));
-        let system = LiveSystem::default().with_any_file_system(any_file_system);
-        let system = system.reserved(self.reservation.clone());
-        let system = system.with_command_lines(self.command_lines).with_environment(&self.environment);
-        let (system, symbolizer) = recorded(recorder.as_ref(), system, symbolizer);
+        let (system, symbolizer) = self.system(recorder.as_ref());
         let mut registry = Registry::new(system, Box::new(tables), self.compiler, self.memory);
         if let Some(recorder) = &recorder {
             registry.set_journal(Box::new(recorder.clone()));
@@ -595,6 +589,18 @@ impl Builder {
             Threads::start(parts).map_err(|error| StartError::System { what: "start a thread", error })?;
         drop(reserved);
         Ok(Profiler::new(threads, recorder, labels, own))
+    }
+
+    /// Returns the source of facts about processes, and that of names, both recorded if there is a
+    /// recorder.
+    fn system(&mut self, recorder: Option<&Recorder>) -> (Box<dyn System>, Box<dyn Symbolizer>) {
+        let any_file_system = self.any_file_system;
+        let own = || Box::new(symbols(std::mem::take(&mut self.symbol_options), any_file_system)) as Box<_>;
+        let symbolizer = self.symbolizer.take().unwrap_or_else(own);
+        let system = LiveSystem::default().with_any_file_system(any_file_system);
+        let system = system.reserved(self.reservation.clone());
+        let system = system.with_command_lines(self.command_lines).with_environment(&self.environment);
+        recorded(recorder, system, symbolizer)
     }
 
     /// Returns what is set.

@@ -80,7 +80,7 @@ pub struct Changed {
     pub skipped: Vec<OptionError>,
 }
 
-/// Settings of a running profiler: those of its [`Builder`](super::Builder), and changes since.
+/// Settings of a running profiler: what its [`Builder`](super::Builder) set, and later changes.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Settings {

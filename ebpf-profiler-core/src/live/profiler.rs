@@ -170,7 +170,7 @@ impl Profiler {
     /// Changes the processes that are sampled, with what they fork from now on. An empty set samples nobody,
     /// [`Pids::All`] everybody.
     ///
-    /// Returns the profile that ends, and the ids that were skipped because no process has them.
+    /// Returns the profile that ends, and the ids of processes that have exited, which are skipped.
     ///
     /// # Errors
     ///

@@ -9,11 +9,13 @@
 //! Samples of these files are held meanwhile, or lose their callers, with a reason.
 #![cfg_attr(not(any(feature = "live", test)), expect(dead_code, reason = "only a live profiler has threads"))]
 
+use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::compile::{Failure, Job};
+use super::until::IsOver;
 use crate::process::ModuleId;
 use crate::unwind::Compiled;
 
@@ -58,15 +60,12 @@ pub(super) struct Done {
 
 impl BuildQueue {
     /// Adds a file, or counts one more sample of it. Without room it is dropped, and added by a later sample.
-    pub(super) fn push(&self, module: ModuleId, job: impl FnOnce() -> Option<Job>) {
+    pub(super) fn push(&self, module: ModuleId, job: impl FnOnce() -> Job) {
         let mut state = self.lock();
         if let Some(waiting) = state.waiting.iter_mut().find(|waiting| waiting.module == module) {
             waiting.samples += 1;
-        } else if !state.has(module)
-            && state.waiting.len() < MAX_WAITING
-            && let Some(job) = job()
-        {
-            state.waiting.push(Waiting { module, samples: 1, job });
+        } else if !state.has(module) && state.waiting.len() < MAX_WAITING {
+            state.waiting.push(Waiting { module, samples: 1, job: job() });
             self.changed.notify_all();
         }
     }
@@ -132,7 +131,7 @@ impl BuildQueue {
 
     /// Ends the thread: at once if it waits, else with its next read.
     fn close(&self) {
-        // Under the lock, so that a thread which has just looked is woken.
+        // Under the lock: otherwise a thread between its check and its wait would miss the signal.
         let mut state = self.lock();
         self.is_closed.store(true, Ordering::Relaxed);
         state.waiting.clear();
@@ -155,15 +154,38 @@ impl State {
     }
 }
 
-/// The registry's end of a queue, which closes it.
-pub(super) struct Builder {
-    pub(super) queue: Arc<BuildQueue>,
-    /// Bytes of code from which on a file's table is compiled by the thread.
-    pub(super) min_code: u64,
+/// The registry's end of a queue. Dropping it closes the queue.
+pub(super) struct QueueOwner(Arc<BuildQueue>);
+
+impl QueueOwner {
+    pub(super) fn new(queue: Arc<BuildQueue>) -> QueueOwner {
+        QueueOwner(queue)
+    }
+
+    /// Returns a condition that ends a job: `is_over` is, or the queue is closed.
+    pub(super) fn end_of_jobs(&self, is_over: &IsOver) -> IsOver {
+        let (is_over, queue) = (is_over.clone(), self.0.clone());
+        Arc::new(move || is_over() || queue.is_closed())
+    }
 }
 
-impl Drop for Builder {
-    fn drop(&mut self) {
-        self.queue.close();
+impl Deref for QueueOwner {
+    type Target = BuildQueue;
+
+    fn deref(&self) -> &BuildQueue {
+        &self.0
     }
+}
+
+impl Drop for QueueOwner {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+/// The queue of large files.
+pub(super) struct Builder {
+    pub(super) queue: QueueOwner,
+    /// Minimum number of bytes of code of a file whose table the thread compiles.
+    pub(super) min_code: u64,
 }

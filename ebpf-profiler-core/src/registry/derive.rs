@@ -15,7 +15,7 @@ use ebpf_programs::abi::mapping::{Mapping, kind};
 use hashbrown::HashSet;
 
 use super::Registry;
-use super::builder::{BuildQueue, Builder, Done};
+use super::builder::{BuildQueue, Done, QueueOwner};
 use super::compile::{Failure, Job};
 use super::modules::Table;
 use super::pace::Pace;
@@ -32,7 +32,7 @@ const MAX_ATTEMPTS: u32 = 8;
 
 /// The thread that derives rules.
 pub(super) struct Deriver {
-    builder: Builder,
+    queue: QueueOwner,
     pace: Arc<Pace>,
 }
 
@@ -43,12 +43,12 @@ impl Registry {
         expect(dead_code, reason = "only a live profiler derives rules")
     )]
     pub(crate) fn derive_with(&mut self, queue: Arc<BuildQueue>, pace: Arc<Pace>) {
-        self.deriver = Some(Deriver { builder: Builder { queue, min_code: 0 }, pace });
+        self.deriver = Some(Deriver { queue: QueueOwner::new(queue), pace });
     }
 
     /// Counts a frame whose caller was guessed, or not found, for want of unwind data.
     pub(super) fn count_guess(&mut self, id: ModuleId) {
-        let Some(Deriver { builder, pace }) = &self.deriver else { return };
+        let Some(Deriver { queue, pace }) = &self.deriver else { return };
         let Some(compiler) = &self.compiler else { return };
         let Some(entry) = self.modules.get_mut(id) else { return };
         if entry.derivation.is_done || entry.table.may_come() || !entry.is_elf() {
@@ -62,12 +62,9 @@ impl Registry {
         if entry.derivation.guesses < MIN_GUESSES {
             return;
         }
-        let (is_over, closed) = (self.is_over.clone(), builder.queue.clone());
         let (compiler, opener) = (compiler.clone(), entry.module.opener.clone());
-        builder.queue.push(id, || {
-            let is_over: super::IsOver = Arc::new(move || is_over() || closed.is_closed());
-            Some(Job { compiler, opener, bare: Vec::new(), is_over, derive: Some(pace.clone()) })
-        });
+        let is_over = queue.end_of_jobs(&self.is_over);
+        queue.push(id, || Job { compiler, opener, bare: Vec::new(), is_over, derive: Some(pace.clone()) });
     }
 
     /// Counts the last frame of a stack that ends for want of unwind data.
@@ -94,8 +91,8 @@ impl Registry {
 
     /// Publishes the tables with derived rules.
     pub(super) fn take_derived(&mut self, now: u64) {
-        let Some(Deriver { builder, .. }) = &self.deriver else { return };
-        for Done { module, result } in builder.queue.take_done() {
+        let Some(Deriver { queue, .. }) = &self.deriver else { return };
+        for Done { module, result } in queue.take_done() {
             match result {
                 Ok(compiled) => self.use_derived(module, compiled, now),
                 Err(failure) => self.fail_derivation(module, failure),
@@ -187,12 +184,7 @@ impl Registry {
         };
         let pids: Vec<u32> =
             self.processes.iter().filter(|(_, entry)| maps_it(entry)).map(|(&pid, _)| pid).collect();
-        for pid in pids {
-            if let Some(entry) = self.processes.get_mut(&pid) {
-                entry.is_changed = true;
-            }
-            self.mark_due(pid);
-        }
+        pids.into_iter().for_each(|pid| self.republish_later(pid));
     }
 }
 

@@ -122,6 +122,7 @@ impl Registry {
             self.set_published(pid, now);
         }
         let Some(entry) = self.processes.get(&pid) else { return Err(Stop::UnknownProcess) };
+        let retries_files = entry.unopened.is_some_and(|(at, _)| at <= now) && entry.next_publish <= now;
         if entry.is_changed {
             let is_postponed = now < entry.next_publish && tick.stop != Stop::Root;
             self.mark_due(pid);
@@ -138,17 +139,18 @@ impl Registry {
             self.mark_due(pid);
             return Err(Stop::UnknownProcess);
         }
-        self.retry_files(pid, now);
+        if retries_files {
+            self.republish_later(pid);
+        }
         Ok(())
     }
 
-    /// Lets a process be published again if files of it could not be opened, and are due to be tried again.
-    fn retry_files(&mut self, pid: u32, now: u64) {
-        let Some(entry) = self.processes.get_mut(&pid) else { return };
-        if entry.unopened.is_some_and(|(at, _)| at <= now && entry.next_publish <= now) {
+    /// Lets a process be published again, although its mappings are the same.
+    pub(super) fn republish_later(&mut self, pid: u32) {
+        if let Some(entry) = self.processes.get_mut(&pid) {
             entry.is_changed = true;
-            self.mark_due(pid);
         }
+        self.mark_due(pid);
     }
 
     /// Returns `true` if a process executed its program within the last second.

@@ -3,7 +3,7 @@
 //! | file | compiled |
 //! | --- | --- |
 //! | before sampling starts, or with little code | at once, when the first walk needs the table |
-//! | with more code | by a [thread](super::builder), while its samples are held |
+//! | with more code | by a [thread](super::builder), while samples of the file are held |
 //! | could not be opened or read | again, through another process that maps it, after 1 s at first and 64 s at last |
 //!
 //! A file that could not even be opened when it was first mapped is tried again with the next sample of its process, after the
@@ -17,7 +17,7 @@ use ebpf_programs::abi::arena::UNIT;
 use ebpf_programs::abi::mapping::Mapping;
 
 use super::Registry;
-use super::builder::{BuildQueue, Builder, Done};
+use super::builder::{BuildQueue, Builder, Done, QueueOwner};
 use super::compile::{Failure, Job};
 use super::modules::{Entry, Table};
 use crate::process::{ModuleId, Opener};
@@ -47,7 +47,7 @@ impl Registry {
         expect(dead_code, reason = "only a live profiler has threads")
     )]
     pub(crate) fn build_with(&mut self, queue: Arc<BuildQueue>, min_code: u64) {
-        self.builder = Some(Builder { queue, min_code });
+        self.builder = Some(Builder { queue: QueueOwner::new(queue), min_code });
     }
 
     /// Builds the table for the file at `address` of a process, unless that was tried before.
@@ -84,15 +84,14 @@ impl Registry {
             return self.install(id, Ok(Compiled::default()), now);
         };
         let (opener, bare) = (entry.module.opener.clone(), || entry.bare_functions().to_vec());
-        let is_over = self.is_over.clone();
         if let Some(Builder { queue, min_code }) = &self.builder
             && entry.code_size() >= *min_code
         {
-            let closed = queue.clone();
-            let is_over: super::IsOver = Arc::new(move || is_over() || closed.is_closed());
-            queue.push(id, || Some(Job { compiler, opener, bare: bare(), is_over, derive: None }));
+            let is_over = queue.end_of_jobs(&self.is_over);
+            queue.push(id, || Job { compiler, opener, bare: bare(), is_over, derive: None });
             return false;
         }
+        let is_over = self.is_over.clone();
         let result = Job { compiler, opener, bare: bare(), is_over, derive: None }.run();
         self.install(id, result, now)
     }
@@ -221,7 +220,7 @@ impl Registry {
         self.start_build(id, now);
     }
 
-    /// Returns the opener of a process that maps the file of a module: with each failure that of another one.
+    /// Returns the opener of a process that maps the file of a module. After each failure it is another process.
     pub(super) fn other_opener(&self, id: ModuleId) -> Option<Arc<dyn Opener>> {
         let Entry { module, failed, .. } = self.modules.get(id)?;
         let maps_it = |entry: &&super::Entry| {

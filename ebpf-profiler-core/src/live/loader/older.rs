@@ -79,7 +79,7 @@ mod tests {
     use crate::live::memlock;
     use crate::live::object::KernelObject;
 
-    /// Programs that need later kernels whatever the loop.
+    /// Programs for off-CPU time and fentry, which need later kernels for other reasons.
     const LATER: [&str; 9] = [
         "switched",
         "resumed",
@@ -95,6 +95,7 @@ mod tests {
     #[test]
     #[ignore = "loads programs, so it wants root"]
     fn the_kernel_accepts_the_programs_for_older_kernels() {
+        test_needs::root!();
         memlock::raise();
         let parsed = aya_obj::Object::parse(OBJECT_5_10).unwrap();
         let names: Vec<&str> = parsed.programs.keys().map(String::as_str).collect();

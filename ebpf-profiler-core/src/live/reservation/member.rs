@@ -24,7 +24,7 @@ const OVERRUN: Duration = Duration::from_millis(10);
 /// State that a member sets by itself.
 #[derive(Debug, Default)]
 pub(super) struct Signals {
-    /// It has no work.
+    /// `true` while the thread has no work.
     is_idle: AtomicBool,
     has_left: AtomicBool,
 }

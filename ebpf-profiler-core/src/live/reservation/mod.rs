@@ -134,7 +134,8 @@ pub(super) enum Part {
     Shared,
     /// A fixed part, whether it waits or not: work that is little, but always urgent.
     First,
-    /// A fixed part beside those of the others: it works only while another one waits for it.
+    /// A fixed part in addition to the divided share: the thread works only while a member waits for
+    /// it.
     OnBehalf,
 }
 
@@ -318,8 +319,9 @@ impl Inner {
 
 /// Lets the governor run whenever it is ready, as it never works long.
 ///
-/// It has a real-time policy where that is permitted: nothing would free it after a stall, as it
-/// frees the members (see [`Member::check`]).
+/// It has a real-time policy where that is permitted. With `SCHED_DEADLINE` the kernel could stop
+/// it after a stall, and nothing would free it: the governor frees the members, not itself (see
+/// [`Member::check`]).
 fn prefer(governor: u32) {
     let is_real_time = scheduler::is_real_time_unlimited() && Policy::round_robin().set(governor).is_ok();
     if !is_real_time {

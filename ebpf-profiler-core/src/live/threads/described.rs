@@ -4,7 +4,7 @@
 //! is woken by the first sample of an unknown process and has priority, so it reads what `/proc` says
 //! of processes with samples, and sends it with the batch.
 
-use std::collections::HashSet;
+use hashbrown::HashSet;
 
 use crate::process::Description;
 use crate::sample::{Batch, Life};
@@ -38,8 +38,11 @@ impl EarlyDescriptions {
                 self.known.remove(&event.pid);
             }
         }
-        let known = &mut self.known;
-        let mut pids: Vec<u32> = batch.pids().skip(self.seen.1).filter(|pid| known.insert(*pid)).collect();
+        let (known, mut last) = (&mut self.known, None);
+        // Most samples of a CPU are of the process of the one before.
+        let is_next = |pid: &u32| last.replace(*pid) != Some(*pid);
+        let mut pids: Vec<u32> =
+            batch.pids().skip(self.seen.1).filter(is_next).filter(|pid| known.insert(*pid)).collect();
         self.resume(batch);
         // The pipeline thread describes the others.
         pids.truncate(MAX_READ);

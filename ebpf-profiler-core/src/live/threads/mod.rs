@@ -329,7 +329,7 @@ impl Threads {
         } = parts;
         let tables = tables::start_queue(pipeline.registry());
         let rules = rules.map(|pace| tables::start_rules(pipeline.registry(), pace));
-        let queues: Vec<_> = sinks.iter().map(|_| Arc::new(Queue::default())).collect();
+        let queues: Vec<_> = sinks.iter().map(|_| Arc::default()).collect();
         let drain = Drain::new(
             (source, describe),
             batches_in,
@@ -351,27 +351,28 @@ impl Threads {
         );
         let remote = Remote::new(shared, waker, running);
         let mut threads = Threads { remote, handles: Vec::new(), queues, recorder };
-        for (number, sink) in sinks.into_iter().enumerate() {
-            let sink =
-                SinkThread::new(number, sink, threads.queues[number].clone(), threads.remote.shared.clone());
-            threads.spawn(format!("ebpf-sink-{number}"), Part::Shared, &alive, |part| sink.run(part))?;
-        }
+        threads.spawn_sinks(sinks, &alive)?;
         if let Some((enricher, hook)) = enricher {
             threads.spawn_hook(enricher, hook)?;
         }
-        threads
-            .spawn("ebpf-tables".to_owned(), Part::Shared, &alive, move |part| tables::run(&tables, part))?;
+        threads.spawn("ebpf-tables", Part::Shared, &alive, move |part| tables::run(&tables, part))?;
         if let Some(rules) = rules {
-            threads.spawn("ebpf-rules".to_owned(), Part::Shared, &alive, move |part| {
-                tables::run_rules(&rules, part)
-            })?;
+            threads.spawn("ebpf-rules", Part::Shared, &alive, move |part| tables::run_rules(&rules, part))?;
         }
-        threads
-            .spawn("ebpf-names".to_owned(), Part::Shared, &alive, move |part| names.run(part, &jobs_out))?;
+        threads.spawn("ebpf-names", Part::Shared, &alive, move |part| names.run(part, &jobs_out))?;
         let run = move |part: Option<&Reserved>| pipeline.run(part, &batches_out);
-        threads.spawn("ebpf-pipeline".to_owned(), Part::Shared, &alive, run)?;
-        threads.spawn("ebpf-drain".to_owned(), Part::First, &alive, |_| drain.run())?;
+        threads.spawn("ebpf-pipeline", Part::Shared, &alive, run)?;
+        threads.spawn("ebpf-drain", Part::First, &alive, |_| drain.run())?;
         Ok(threads)
+    }
+
+    fn spawn_sinks(&mut self, sinks: Vec<Box<dyn Sink>>, alive: &Sender<()>) -> io::Result<()> {
+        for (number, sink) in sinks.into_iter().enumerate() {
+            let (queue, shared) = (self.queues[number].clone(), self.remote.shared.clone());
+            let sink = SinkThread::new(number, sink, queue, shared);
+            self.spawn(&format!("ebpf-sink-{number}"), Part::Shared, alive, |part| sink.run(part))?;
+        }
+        Ok(())
     }
 
     /// Starts the thread of a hook, which nobody waits for: it may never return.
@@ -383,13 +384,13 @@ impl Threads {
 
     fn spawn(
         &mut self,
-        name: String,
+        name: &str,
         part: Part,
         alive: &Sender<()>,
         run: impl FnOnce(Option<&Reserved>) + Send + 'static,
     ) -> io::Result<()> {
         let (alive, shared) = (alive.clone(), self.remote.shared.clone());
-        let thread = std::thread::Builder::new().name(name.clone());
+        let thread = std::thread::Builder::new().name(name.to_owned());
         let reservation = self.remote.shared.reservation.as_ref();
         let thread = reservation::spawn(reservation, part, thread, move |reserved| {
             let _alive = alive;
@@ -397,7 +398,7 @@ impl Threads {
             drop(shared);
             run(reserved);
         })?;
-        self.handles.push((name, thread));
+        self.handles.push((name.to_owned(), thread));
         Ok(())
     }
 

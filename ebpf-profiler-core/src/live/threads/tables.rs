@@ -21,8 +21,8 @@ pub(super) fn start_queue(registry: &mut Registry) -> Arc<BuildQueue> {
     queue
 }
 
-/// Compiles tables until the registry is dropped. Samples wait for them: the priority is that of the pipeline thread with raw
-/// samples.
+/// Compiles tables until the registry is dropped. Samples wait for them, so the thread has a raised priority while it works, as
+/// the pipeline thread has with raw samples.
 pub(super) fn run(queue: &BuildQueue, reserved: Option<&Reserved>) {
     let raised: RefCell<Option<Raised>> = RefCell::default();
     queue.run(&|is_busy| {
@@ -38,8 +38,8 @@ pub(super) fn start_rules(registry: &mut Registry, pace: Pace) -> Arc<BuildQueue
     queue
 }
 
-/// Derives rules until the registry is dropped. No sample waits for them: the thread has no priority, and works beside a
-/// reservation, which it has at its end alone.
+/// Derives rules until the registry is dropped. No sample waits for them, so the thread has no priority. In a reservation it
+/// counts as idle, which limits its part to a twentieth of an active thread's, until it ends.
 pub(super) fn run_rules(queue: &BuildQueue, reserved: Option<&Reserved>) {
     queue.run(&|_| reserved.into_iter().for_each(|reserved| reserved.set_busy(false)));
     reserved.into_iter().for_each(|reserved| reserved.set_busy(true));

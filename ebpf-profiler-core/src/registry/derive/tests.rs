@@ -80,7 +80,7 @@ fn rules_are_derived_where_callers_were_guessed() {
     assert!(!queue.has(id));
     walk(&mut registry, &guess);
     assert!(queue.has(id));
-    // A child whose state is that of its parent.
+    // The child shares the published state of its parent.
     registry.apply(&LifeEvent { time: 0, pid: 9, life: Life::Forked { parent: 7 } });
     assert_eq!([7, 8, 9].map(|pid| table(&mut registry, pid)), [(1, kind::TABLE); 3]);
     let in_thread = queue.clone();
