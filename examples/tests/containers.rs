@@ -92,6 +92,7 @@ fn processes<'p>(profile: &'p Profile, name: &str) -> Vec<(&'p Process, u64)> {
 #[test]
 #[ignore = "needs root"]
 fn container_of_50_ms_has_its_id_on_all_samples() {
+    test_needs::root!();
     const CONTAINERS: usize = 40;
     for root in roots() {
         let profiler = start(Profiler::builder());
@@ -127,6 +128,7 @@ fn container_of_50_ms_has_its_id_on_all_samples() {
 #[test]
 #[ignore = "needs root"]
 fn process_has_parent_user_and_what_was_requested() {
+    test_needs::root!();
     let host = busy().env("SERVICE", "shop").env("SECRET", "hidden").spawn().unwrap();
     let mut other = Command::new("unshare");
     other.args(["--pid", "--fork", "--kill-child", "sh", "-c", "while :; do :; done"]);
@@ -155,6 +157,7 @@ fn process_has_parent_user_and_what_was_requested() {
 #[test]
 #[ignore = "needs root"]
 fn hook_that_blocks_delays_neither_profiles_nor_the_end() {
+    test_needs::root!();
     let (named, blocking) = (busy().spawn().unwrap(), busy().spawn().unwrap());
     let (first, second) = (named.id(), blocking.id());
     let (_open, shut) = channel::<()>();

@@ -38,6 +38,7 @@ fn spin(duration: Duration) {
 #[test]
 #[ignore = "needs root"]
 fn own_pid_is_sampled_without_include_self() {
+    test_needs::root!();
     let profiler = start(builder().pid(std::process::id()));
     spin(Duration::from_millis(500));
     let (profile, _) = profiler.finish().unwrap();
@@ -47,6 +48,7 @@ fn own_pid_is_sampled_without_include_self() {
 #[test]
 #[ignore = "needs root"]
 fn exit_of_last_process_ends_run_with_its_profile() {
+    test_needs::root!();
     let mut busy = busy();
     let profiler = start(builder().pid(busy.id()));
     assert!(profiler.is_running());
@@ -62,6 +64,7 @@ fn exit_of_last_process_ends_run_with_its_profile() {
 #[test]
 #[ignore = "needs root"]
 fn sinks_get_all_profiles_of_a_run() {
+    test_needs::root!();
     for interval in [None, Some(Duration::from_millis(100))] {
         let (sender, profiles) = channel();
         let mut builder = builder().include_self().sink(move |profile: &Profile| {
@@ -87,6 +90,7 @@ fn sinks_get_all_profiles_of_a_run() {
 #[test]
 #[ignore = "needs root"]
 fn invalid_options_do_not_start() {
+    test_needs::root!();
     let option = |builder: Builder| match builder.start() {
         Err(StartError::Option(error)) => error,
         other => panic!("{other:?}"),
@@ -103,6 +107,7 @@ fn invalid_options_do_not_start() {
 #[test]
 #[ignore = "needs root"]
 fn changes_apply_while_running_and_replay() {
+    test_needs::root!();
     let path = std::env::temp_dir().join(format!("life-cycle-{}.ticks", std::process::id()));
     let (mut first, mut second) = (busy(), busy());
     let profiler = start(builder().pid(first.id()).record(&path));
@@ -153,8 +158,9 @@ fn dead() -> u32 {
 #[test]
 #[ignore = "needs root"]
 fn dead_processes_are_skipped_and_an_empty_set_is_nobody() {
+    test_needs::root!();
     let path = std::env::temp_dir().join(format!("life-cycle-pids-{}.ticks", std::process::id()));
-    let (mut child, dead) = (busy(), dead());
+    let (mut child, mut other, dead) = (busy(), busy(), dead());
     let profiler = start(builder().pids(Pids::none()).record(&path));
     let run = || std::thread::sleep(Duration::from_millis(600));
     run();
@@ -169,12 +175,15 @@ fn dead_processes_are_skipped_and_an_empty_set_is_nobody() {
     let nobody = profiler.set_pids(Pids::All).unwrap().profile;
     run();
     let (everybody, _) = profiler.finish().unwrap();
-    child.kill().unwrap();
-    child.wait().unwrap();
-    let of_child = |profile: &Profile| profile.samples().any(|it| it.process().pid == child.id());
-    assert!(of_child(&one.profile) && one.profile.samples().all(|it| it.process().pid == child.id()));
+    for busy in [&mut child, &mut other] {
+        busy.kill().unwrap();
+        busy.wait().unwrap();
+    }
+    let is_of = |profile: &Profile, busy: &Child| profile.samples().any(|it| it.process().pid == busy.id());
+    assert!(is_of(&one.profile, &child));
+    assert!(one.profile.samples().all(|it| it.process().pid == child.id()));
     assert_eq!(nobody.count(), 0);
-    assert!(of_child(&everybody) && everybody.samples().any(|it| it.process().pid != child.id()));
+    assert!(is_of(&everybody, &child) && is_of(&everybody, &other));
 
     let replayed = Replay::open(&path).unwrap().profiles().unwrap();
     let counts: Vec<u64> = replayed.map(|profile| profile.unwrap().count()).collect();
@@ -185,6 +194,7 @@ fn dead_processes_are_skipped_and_an_empty_set_is_nobody() {
 #[test]
 #[ignore = "needs root"]
 fn changes_end_one_profile_and_apply_together_or_not_at_all() {
+    test_needs::root!();
     let mut child = busy();
     let (sender, profiles) = channel();
     let sink = move |profile: &Profile| Ok(sender.send(profile.count())?);
@@ -209,6 +219,7 @@ fn changes_end_one_profile_and_apply_together_or_not_at_all() {
 #[test]
 #[ignore = "needs root"]
 fn handles_control_a_run_of_another_thread() {
+    test_needs::root!();
     let profiler = start(builder().include_self());
     let (handle, other) = (profiler.handle(), profiler.handle());
     let controller = std::thread::spawn(move || {
@@ -230,6 +241,7 @@ fn handles_control_a_run_of_another_thread() {
 #[test]
 #[ignore = "needs root"]
 fn triggers_that_cannot_be_attached_are_told_apart() {
+    test_needs::root!();
     let own = std::env::current_exe().unwrap();
     match builder().on(Uprobe::entry(&own, "no_such_function")).start() {
         Err(StartError::Trigger { trigger, error: AttachError::NotFound { .. } }) => {
