@@ -84,7 +84,7 @@
 //! <!-- needs -->
 //! | requirement | details |
 //! | --- | --- |
-//! | kernel | 5.10 or newer, with type information (`CONFIG_DEBUG_INFO_BTF=y`); off-CPU time from 6.1, `fentry` from 5.19; the tests boot Debian's 6.1 and 6.12, and 5.10 by `cargo xtask kernels --kernel 5.10` |
+//! | kernel | 5.10 or newer, with type information (`CONFIG_DEBUG_INFO_BTF=y`); off-CPU time from 6.1, `fentry` from 5.19; the tests boot Debian's 5.10, 6.1 and 6.12 |
 //! | CPU | x86_64 |
 //! | `CAP_BPF`, `CAP_PERFMON` | required to load the sampling program and to read stacks |
 //! | `CAP_SYS_PTRACE`, `CAP_DAC_READ_SEARCH` | to open other users' programs; some stacks are truncated without them |
