@@ -136,7 +136,10 @@ fn check_in(go: &Path, version: &str, ways: &[&str], load: usize) {
         verdicts.push(verdict);
     }
     verdicts.iter().for_each(|verdict| verdict.assert(is_busy));
-    assert!(verdicts.iter().any(|verdict| verdict.signals > 0), "no signal handler was sampled");
+    // Few signals reach a program that is in C most of the time.
+    let is_preempted = programs.iter().any(|(way, _)| *way != "cgo");
+    let is_sampled = verdicts.iter().any(|verdict| verdict.signals > 0);
+    assert!(is_sampled || !is_preempted, "no signal handler was sampled");
 }
 
 /// Returns `true` if tests run at length, as in `cargo xtask matrix`.
