@@ -341,7 +341,7 @@ impl Code {
 
 /// Returns the tagged `Code` object `code` if it covers one of two addresses.
 #[inline(always)]
-fn code_at<M: Machine>(walk: &Walk, machine: &mut M, code: u64, pc: u64, other: u64) -> Code {
+fn code_at<M: Machine>(walk: &mut Walk, machine: &mut M, code: u64, pc: u64, other: u64) -> Code {
     const FIRST: u64 = 40;
     if code & 3 != 1 {
         return Code::NONE;
@@ -373,8 +373,15 @@ fn code_at<M: Machine>(walk: &Walk, machine: &mut M, code: u64, pc: u64, other: 
     let numbers = Numbers::unpack(parameter(walk, parameter::NUMBERS));
     let deopt = if numbers.deopt == 8 { data[0] } else { data[1] };
     let deopt = if is_baseline { 0 } else { deopt };
-    let (offset, check) = (pc.wrapping_sub(start), identity::code(machine, start, words[2], deopt, numbers));
-    Code { address: code, offset, check, is_baseline, map }
+    let check = match walk.checked.get(code) {
+        Some(check) => check as u32,
+        None => {
+            let check = identity::code(machine, start, words[2], deopt, numbers);
+            walk.checked.keep(code, check as u64);
+            check
+        }
+    };
+    Code { address: code, offset: pc.wrapping_sub(start), check, is_baseline, map }
 }
 
 /// Number of no table; the cache of rules holds `Code` objects under it, for each process.
@@ -382,7 +389,7 @@ const CACHED: u32 = 1 << 31;
 
 /// Returns the `Code` object that was cached for a return address, if it is still there.
 #[inline(always)]
-fn cached<M: Machine>(walk: &Walk, machine: &mut M, pc: u64) -> Code {
+fn cached<M: Machine>(walk: &mut Walk, machine: &mut M, pc: u64) -> Code {
     let Some(rule) = machine.cached_rule(walk.process.mappings | CACHED, pc) else { return Code::NONE };
     let address = rule.offset as u32 as u64 | (rule.aux as u32 as u64) << 32;
     let code = code_at(walk, machine, address, pc, pc);
@@ -400,9 +407,14 @@ fn cache<M: Machine>(walk: &Walk, machine: &mut M, pc: u64, code: &Code) {
 
 /// Returns the check of a tagged `SharedFunctionInfo`.
 #[inline(always)]
-fn check_of<M: Machine>(walk: &Walk, machine: &mut M, shared: u64) -> Option<u32> {
+fn check_of<M: Machine>(walk: &mut Walk, machine: &mut M, shared: u64) -> Option<u32> {
+    if let Some(check) = walk.checked.get(shared) {
+        return Some(check as u32);
+    }
     let numbers = Numbers::unpack(parameter(walk, parameter::NUMBERS));
-    identity::function(machine, shared, parameter(walk, parameter::POSITION_MASK), numbers)
+    let check = identity::function(machine, shared, parameter(walk, parameter::POSITION_MASK), numbers)?;
+    walk.checked.keep(shared, check as u64);
+    Some(check)
 }
 
 /// Emits a function by its `SharedFunctionInfo`.
