@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::capability::{self, Capability, PERFMON};
-use super::filter::FilterError;
-use super::kernel_fault::KernelFault;
+use super::kernel::fault::KernelFault;
+use super::machine::capability::{self, Capability, PERFMON};
+use super::trigger::filter::FilterError;
 use super::trigger::{AttachError, Trigger};
 use crate::files::Refused;
 use crate::sample::SourceError;

@@ -44,128 +44,39 @@
 //! The example `tokio` (`cargo run -p examples --example tokio`) is a whole program. The example `requests` has labels for each
 //! request of a server, also across `.await`: see [`label`](crate::label).
 
-mod clock;
+mod machine;
 
-mod bpf;
-
-mod budget;
-
-mod builder;
-
-mod capability;
-
-mod control;
-
-mod cpu_buffers;
-
-mod cpus;
-
-mod describe;
-
-mod descriptors;
-
-mod enrichment;
-
-mod error;
-
-mod filter;
-
-mod handle;
-
-mod health;
-
-mod interval;
-
-mod held_map;
-
-mod helpers;
-
-mod kernel_names;
-
-mod kernel_tables;
-
-mod kernel_types;
-
-mod kernel_fault;
-mod kernel_feature;
-
-mod kernel_version;
-
-mod loader;
-
-mod mapped_file;
-
-mod mapping_query;
-
-mod memlock;
-
-mod memory;
-
-mod mmap;
-
-mod object;
-
-mod options;
-
-mod pattern;
-
-mod perf;
-
-mod perf_map;
-
-mod priority;
-
-mod processes;
-
-mod profiler;
-
-mod requirements;
-
-mod reservation;
-
-mod ring;
-
-mod served;
-
-mod settings;
-
-mod sideband;
-
-mod source;
-
-mod system;
-
-mod threads;
+mod kernel;
 
 mod trigger;
 
-mod usage;
+mod run;
 
-mod waker;
+mod error;
 
-pub use budget::Budget;
-pub use builder::Builder;
-pub use control::{Changed, Changes, Settings};
-pub use enrichment::{Enrichment, EnrichmentStats};
 pub use error::{ChangeError, OptionError, StartError, StopError};
-pub use filter::{Filter, FilterError};
-pub use handle::Handle;
-pub use health::{BudgetStats, DeadlineStats, Health, KindBudget, SinkStats};
-pub use kernel_fault::KernelFault;
-pub use profiler::Profiler;
-pub use requirements::{Requirement, State, requirements};
-pub use reservation::{Reservation, ReservationStats, Reserved, ReservedBy};
-pub use system::LiveSystem;
+pub use kernel::fault::KernelFault;
+pub use machine::reservation::{Reservation, ReservationStats, Reserved, ReservedBy};
+pub use machine::system::LiveSystem;
+pub use machine::usage::Usage;
+pub use run::budget::Budget;
+pub use run::builder::Builder;
+pub use run::control::{Changed, Changes, Settings};
+pub use run::enrichment::{Enrichment, EnrichmentStats};
+pub use run::handle::Handle;
+pub use run::health::{BudgetStats, DeadlineStats, Health, KindBudget, SinkStats};
+pub use run::profiler::Profiler;
+pub use run::requirements::{Requirement, State, requirements};
+pub use trigger::filter::{Filter, FilterError};
 pub use trigger::{
     AttachError, BlockLatency, Fentry, Futex, Kprobe, Malloc, OffCpu, OwnPrograms, ProgramType, Tracepoint,
     Trigger, TriggerError, Uprobe, Usdt,
 };
-pub use usage::Usage;
 
 pub use crate::process::Pids;
 pub use crate::sample::KindCost;
 
-pub(crate) use kernel_names::load as kernel_names;
+pub(crate) use kernel::names::load as kernel_names;
 
 /// `true` if the kernel side is compiled for the target of this build; only x86_64 is for now.
 ///

@@ -8,18 +8,19 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use ebpf_programs::abi::{cookie, off_cpu as abi};
 
-use super::super::bpf::{self, Map};
-use super::super::error::StartError;
-use super::super::kernel_feature::KernelFeature;
-use super::super::loader::COOKIE_OF_CALLER;
-use super::super::object::KernelObject;
-use super::super::{cpus, perf};
 use super::call::Call;
 use super::counter::{Counter, HARDWARE, check_hardware};
 use super::error::AttachError;
 use super::fentry::FunctionProgram;
 use super::place::Place;
 use super::{Event, Trigger, off_cpu};
+use crate::live::error::StartError;
+use crate::live::kernel::bpf::{self, Map};
+use crate::live::kernel::feature::KernelFeature;
+use crate::live::kernel::object::KernelObject;
+use crate::live::kernel::perf;
+use crate::live::machine::cpus;
+use crate::live::run::loader::COOKIE_OF_CALLER;
 use crate::sample::KernelFilter;
 
 /// The triggers of a profiler other than the clock, with their programs.

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use ebpf_programs::abi::held;
 
-use super::super::kernel_types::KernelTypes;
 use super::error::AttachError;
+use crate::live::kernel::types::KernelTypes;
 use crate::profile::{SampleKind, Unit};
 
 /// The trigger of the latency of disks: the time from the issue of a request to its completion, in
@@ -17,7 +17,7 @@ use crate::profile::{SampleKind, Unit};
 /// device that is on top of another, such as an encrypted one, counts at both.
 ///
 /// At most 16,384 requests are followed at once; further ones are counted as lost. With a
-/// [budget](super::super::Budget), requests are sampled at random, and count the more.
+/// [budget](crate::live::Budget), requests are sampled at random, and count the more.
 ///
 /// # Examples
 ///

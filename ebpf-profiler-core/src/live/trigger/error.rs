@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 
 /// The reason for which a [`Trigger`](super::Trigger) cannot be attached, in
-/// [`StartError::Trigger`](super::super::StartError::Trigger).
+/// [`StartError::Trigger`](crate::live::StartError::Trigger).
 ///
 /// # Examples
 ///
@@ -109,9 +109,9 @@ impl From<io::Error> for AttachError {
 mod tests {
     use std::error::Error as _;
 
-    use super::super::super::StartError;
     use super::super::{Event, OffCpu, Trigger, Uprobe};
     use super::*;
+    use crate::live::StartError;
 
     fn places(file: &str, function: &str) -> AttachError {
         Uprobe::entry(file, function).places().unwrap_err()

@@ -6,17 +6,17 @@ use std::os::fd::OwnedFd;
 
 use ebpf_programs::abi::cookie;
 
-use super::super::bpf::{self, FUNCTION_ENTRY, FUNCTION_EXIT};
-use super::super::capability::{BPF, PERFMON};
-use super::super::error::StartError;
-use super::super::kernel_feature::KernelFeature;
-use super::super::kernel_types::{Integer, KernelFunction, KernelTypes};
-use super::super::object::KernelObject;
 use super::call::{Call, Value};
 use super::error::AttachError;
 use super::kprobe::{self, SYMBOLS};
 use super::operand::Operand;
 use super::place::{self, Names};
+use crate::live::error::StartError;
+use crate::live::kernel::bpf::{self, FUNCTION_ENTRY, FUNCTION_EXIT};
+use crate::live::kernel::feature::KernelFeature;
+use crate::live::kernel::object::KernelObject;
+use crate::live::kernel::types::{Integer, KernelFunction, KernelTypes};
+use crate::live::machine::capability::{BPF, PERFMON};
 use crate::profile::SampleKind;
 
 /// The trigger of calls or returns of a function of the kernel, by its type description (fentry and

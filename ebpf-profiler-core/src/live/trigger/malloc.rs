@@ -15,7 +15,7 @@ use crate::profile::{SampleKind, Unit};
 ///
 /// Each call is a sample of the bytes that were asked for, with the stack that called. Each traps
 /// into the kernel, which takes 1 to 2 µs; a [period](Malloc::every) or a
-/// [budget](super::super::Budget) lowers the number of samples.
+/// [budget](crate::live::Budget) lowers the number of samples.
 ///
 /// [`live`](Malloc::live) samples the memory that is in use instead.
 ///
@@ -75,7 +75,7 @@ impl Malloc {
     /// Each profile shows all that is in use at its end, not the difference to the one before, so
     /// profiles must not be added up. Memory of processes that exited or executed another
     /// program is gone. Memory that `realloc` moves counts for the stack that moved it. The
-    /// child of a fork has none of its parent's. A [pause](super::super::Profiler::pause) or a
+    /// child of a fork has none of its parent's. A [pause](crate::live::Profiler::pause) or a
     /// change of the settings of a running profiler clears the memory in use.
     ///
     /// Calls of `malloc` and `free` in all processes trap into the kernel, each of `malloc` twice.

@@ -41,6 +41,8 @@ mod error;
 
 mod fentry;
 
+pub(super) mod filter;
+
 mod forms;
 
 mod futex;
@@ -58,6 +60,8 @@ mod off_cpu;
 mod operand;
 
 mod own;
+
+mod pattern;
 
 mod place;
 
@@ -90,7 +94,7 @@ use ebpf_programs::abi::own::walk;
 
 use crate::profile::{SampleKind, Unit};
 
-/// An event at which samples are taken, for [`Builder::on`](super::Builder::on).
+/// An event at which samples are taken, for [`Builder::on`](crate::live::Builder::on).
 ///
 /// It is parsed from text, as in a program's option; [`Trigger::FORMS`] lists the forms.
 ///
@@ -162,7 +166,7 @@ impl Walk {
 }
 
 impl Trigger {
-    /// Returns the trigger of CPU time: a clock on each CPU, with the [frequency](super::Builder::frequency).
+    /// Returns the trigger of CPU time: a clock on each CPU, with the [frequency](crate::live::Builder::frequency).
     #[doc(alias("perf_event_open", "cpu-clock"))]
     pub fn cpu() -> Trigger {
         Trigger { event: Event::Cpu }

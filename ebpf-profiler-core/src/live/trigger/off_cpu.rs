@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use ebpf_programs::abi::off_cpu;
 
-use super::super::kernel_feature::KernelFeature;
-use super::super::kernel_types::KernelTypes;
 use super::error::AttachError;
+use crate::live::kernel::feature::KernelFeature;
+use crate::live::kernel::types::KernelTypes;
 use crate::profile::{SampleKind, Unit};
 
 /// The trigger of off-CPU time: the time from the switch that takes a thread off its CPU to the

@@ -8,9 +8,9 @@ use std::path::Path;
 
 use ebpf_programs::abi::own::walk;
 
-use super::super::bpf::Map;
-use super::super::error::StartError;
 use super::{Trigger, Walk};
+use crate::live::error::StartError;
+use crate::live::kernel::bpf::Map;
 
 /// Type of an embedder's eBPF program that triggers samples ([`Trigger::own`]).
 ///
@@ -43,7 +43,7 @@ impl ProgramType {
 }
 
 /// The maps by which eBPF programs of the embedder's own trigger samples, from
-/// [`Profiler::own_programs`](super::super::Profiler::own_programs).
+/// [`Profiler::own_programs`](crate::live::Profiler::own_programs).
 ///
 /// A program decides that its event is a sample, writes kind and value to a map, and calls the walk
 /// last:
@@ -65,7 +65,7 @@ impl ProgramType {
 /// ```
 ///
 /// An event with an unknown kind or a higher value is lost and counted in
-/// [`Health::lost`](super::super::Health::lost); so is one that does not fit into `OWN_EVENTS`,
+/// [`Health::lost`](crate::live::Health::lost); so is one that does not fit into `OWN_EVENTS`,
 /// which has 1,024 entries. Filters apply as to all events.
 ///
 /// The program gets the maps by [pins](OwnPrograms::pin), in a loader such as aya or libbpf, or by

@@ -8,9 +8,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::super::pattern::Pattern;
 use super::error::AttachError;
 use super::operand::Operand;
+use super::pattern::Pattern;
 use crate::elf::Elf;
 
 /// A place at which the kernel sets a probe.

@@ -1,0 +1,180 @@
+//! The ring through which the kernel side sends its records.
+//!
+//! ```text
+//!   page 0     the read position, which we write
+//!   page 1     the write position of the kernel
+//!   page 2…    the data; a record beyond the end continues at the beginning
+//! ```
+//!
+//! A record is `{ length: u32, page: u32 }` and its bytes, padded to a multiple of eight. The two
+//! highest bits of the length mark a record that is being written, or discarded.
+//!
+//! The kernel offers the data a second time behind its end, where every record is in one piece.
+//! That is not mapped, as its pages would count twice as memory of this process; a record in two
+//! pieces is copied instead.
+//!
+//! Layout and order of accesses: [ringbuf.c of the kernel](https://github.com/torvalds/linux/blob/v6.12/kernel/bpf/ringbuf.c),
+//! [reader in libbpf](https://github.com/torvalds/linux/blob/v6.12/tools/lib/bpf/ringbuf.c).
+
+#![expect(unsafe_code, reason = "memory that the kernel shares")]
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::bpf::Map;
+use super::mmap::Mmap;
+
+const PAGE: usize = 4096;
+const HEAD: u64 = 8;
+const BUSY: u32 = 1 << 31;
+const DISCARDED: u32 = 1 << 30;
+
+/// The reader's end of a ring.
+#[derive(Debug)]
+pub(in crate::live) struct Ring {
+    map: Map,
+    ours: Mmap,
+    theirs: Data,
+    /// Our read position.
+    read: u64,
+}
+
+impl Ring {
+    /// Returns the reader of a ring buffer map.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the map cannot be mapped into memory.
+    pub(in crate::live) fn new(map: Map) -> io::Result<Ring> {
+        let ours = Mmap::new(map.as_fd(), 0, PAGE, true)?;
+        let theirs = Data::new(map.as_fd(), PAGE, map.entries() as usize)?;
+        let read = ours.word(0).load(Ordering::Relaxed);
+        Ok(Ring { map, ours, theirs, read })
+    }
+
+    /// Returns a descriptor that is readable after a wake-up by the kernel side.
+    pub(in crate::live) fn as_raw_fd(&self) -> RawFd {
+        self.map.as_fd().as_raw_fd()
+    }
+
+    /// Passes all records to `take`.
+    pub(in crate::live) fn drain(&mut self, mut take: impl FnMut(&[u8])) {
+        let mut written = self.theirs.written();
+        while self.read < written {
+            // The kernel writes the record before it sets the length.
+            let length = self.theirs.word(self.read).load(Ordering::Acquire) as u32;
+            if length & BUSY != 0 {
+                return;
+            }
+            let bytes = (length & !DISCARDED) as usize;
+            if length & DISCARDED == 0 {
+                // SAFETY: the kernel doesn't write to a finished record before our read position is behind
+                // it.
+                let record = unsafe { self.theirs.record(self.read + HEAD, bytes) };
+                record.into_iter().for_each(&mut take);
+            }
+            self.read += (HEAD + bytes as u64).next_multiple_of(8);
+            self.ours.word(0).store(self.read, Ordering::Release);
+            if self.read >= written {
+                written = self.theirs.written();
+            }
+        }
+    }
+}
+
+/// The pages that the kernel writes: its position, and the data. A position is one in the data
+/// modulo the size.
+#[derive(Debug)]
+struct Data {
+    memory: Mmap,
+    /// Bytes of data, a power of two.
+    size: usize,
+    /// The last record that was in two pieces.
+    joined: Vec<u8>,
+}
+
+impl Data {
+    /// Maps the pages from byte `offset`: the write position, and `size` bytes of data.
+    fn new(fd: BorrowedFd<'_>, offset: usize, size: usize) -> io::Result<Data> {
+        Ok(Data { memory: Mmap::new(fd, offset, PAGE + size, false)?, size, joined: Vec::new() })
+    }
+
+    /// Returns the write position.
+    fn written(&self) -> u64 {
+        self.memory.word(0).load(Ordering::Acquire)
+    }
+
+    /// Returns the word at a position.
+    fn word(&self, position: u64) -> &AtomicU64 {
+        self.memory.word(self.offset(position))
+    }
+
+    /// Returns the `len` bytes from a position; `None` if the data has fewer.
+    ///
+    /// # Safety
+    ///
+    /// No one may write there while the reference exists.
+    unsafe fn record(&mut self, position: u64, len: usize) -> Option<&[u8]> {
+        let at = self.offset(position);
+        let first = len.min(PAGE + self.size - at);
+        if first == len {
+            // SAFETY: guaranteed by the caller.
+            return unsafe { self.memory.bytes(at, len) };
+        }
+        if len > self.size {
+            return None;
+        }
+        self.joined.resize(len, 0);
+        let (head, tail) = self.joined.split_at_mut(first);
+        self.memory.copy_out(at, head);
+        self.memory.copy_out(PAGE, tail);
+        Some(&self.joined)
+    }
+
+    /// Returns the byte of the mapping at a position.
+    fn offset(&self, position: u64) -> usize {
+        PAGE + (position as usize & (self.size - 1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::mmap::memory_file;
+    use super::*;
+
+    /// Returns data of one page, whose byte `n` is `n % 251`.
+    fn data() -> Data {
+        let file = memory_file(2 * PAGE);
+        let mut kernel = Mmap::new(file.as_fd(), 0, 2 * PAGE, true).unwrap();
+        kernel.write(0, &(7u64 << 20).to_ne_bytes());
+        kernel.write(PAGE, &bytes(0, PAGE));
+        Data::new(file.as_fd(), 0, PAGE).unwrap()
+    }
+
+    fn bytes(from: usize, len: usize) -> Vec<u8> {
+        (from..from + len).map(|at| (at % PAGE % 251) as u8).collect()
+    }
+
+    #[test]
+    fn a_record_is_in_one_piece_wherever_it_begins() {
+        let mut data = data();
+        assert_eq!(data.written(), 7 << 20);
+        for begin in (0..PAGE).step_by(8) {
+            for len in [0, 8, 100, 4000, PAGE] {
+                for round in [0, 5] {
+                    let position = (round * PAGE + begin) as u64;
+                    // SAFETY: no one writes to the file.
+                    assert_eq!(unsafe { data.record(position, len) }, Some(&bytes(begin, len)[..]));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn no_record_is_larger_than_the_ring() {
+        let mut data = data();
+        // SAFETY: no one writes to the file.
+        assert_eq!(unsafe { data.record(8, PAGE + 1) }, None);
+    }
+}

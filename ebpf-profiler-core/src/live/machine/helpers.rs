@@ -1,0 +1,371 @@
+//! Calls that may never return: opening a file, reading memory whose pages another program
+//! provides.
+//!
+//! ```text
+//!   call ──► helper thread ──► answer
+//!                 └─ none within the deadline ──► error; thread abandoned, process not read for some time
+//! ```
+//!
+//! | bound | value |
+//! | --- | --- |
+//! | one call | 250 ms while its thread waits, 5 s while it only waits for a CPU |
+//! | calls of one process | 500 ms in 10 s; then its calls fail for 10 s, twice as long each further time |
+//! | all slow calls | a fifth of the time; then calls that take longer than 10 ms fail |
+//! | threads that have not returned | 64; then all calls fail |
+
+use std::fs;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use hashbrown::HashMap;
+
+use super::reservation::{self, Part, Reservation, waited};
+use crate::live::kernel::perf;
+
+/// Maximum time of a call.
+const DEADLINE: Duration = Duration::from_millis(250);
+
+/// Maximum time of a call while slow calls have used up their share.
+const SHORT_DEADLINE: Duration = Duration::from_millis(10);
+
+/// Number of deadlines that a call has while its thread only waits for a CPU.
+const CPU_DEADLINES: u32 = 20;
+
+/// Time from which on a call is slow.
+const SLOW: Duration = Duration::from_millis(2);
+
+/// Maximum time of the slow calls of one process in [`WINDOW`].
+const PER_PROCESS: Duration = Duration::from_millis(500);
+
+/// Time in which slow calls of one process add up.
+const WINDOW: Duration = Duration::from_secs(10);
+
+/// First time for which the calls of a process fail. Doubles with each further one.
+const PENALTY: Duration = Duration::from_secs(10);
+
+/// Maximum number of times that [`PENALTY`] doubles.
+const MAX_DOUBLINGS: u32 = 6;
+
+/// Maximum time for slow calls that is saved up.
+const MAX_CREDIT: Duration = Duration::from_secs(1);
+
+/// Divides the elapsed time: the share of slow calls.
+const SHARE: u32 = 5;
+
+/// Maximum number of threads that have not returned.
+const MAX_STUCK: usize = 64;
+
+/// Maximum number of threads that wait for calls.
+const MAX_IDLE: usize = 2;
+
+/// Maximum number of processes with slow calls that are distinguished.
+const MAX_PROCESSES: usize = 1 << 12;
+
+/// Threads for calls that may never return.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Helpers(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    idle: Mutex<Vec<Helper>>,
+    limits: Mutex<Limits>,
+    stuck: AtomicUsize,
+    abandoned: AtomicU64,
+    reservation: OnceLock<Reservation>,
+}
+
+/// A thread that makes calls.
+#[derive(Debug)]
+struct Helper {
+    jobs: SyncSender<Job>,
+    state: Arc<HelperState>,
+}
+
+#[derive(Debug, Default)]
+struct HelperState {
+    tid: AtomicU32,
+    is_abandoned: AtomicBool,
+    /// Time for which the thread waited for a CPU, as of its last slow call, in nanoseconds.
+    waited: AtomicU64,
+}
+
+type Job = Box<dyn FnOnce() + Send>;
+
+impl Helpers {
+    /// Makes a call on behalf of a process.
+    ///
+    /// # Errors
+    ///
+    /// Fails with `TimedOut` if it does not return in time, or if earlier ones did not.
+    pub(super) fn call<T: Send + 'static>(
+        &self,
+        pid: u32,
+        call: impl FnOnce() -> io::Result<T> + Send + 'static,
+    ) -> io::Result<T> {
+        let shared = &self.0;
+        let begun = Instant::now();
+        let deadline = lock(&shared.limits).deadline(pid, begun).ok_or(io::ErrorKind::TimedOut)?;
+        let helper = lock(&shared.idle).pop();
+        let helper = helper.map_or_else(|| Helper::start(shared), Ok)?;
+        let (reply, answer) = sync_channel(1);
+        let job = Box::new(move || _ = reply.send(call()));
+        helper.jobs.send(job).map_err(|_| io::ErrorKind::BrokenPipe)?;
+        match helper.wait(&answer, deadline) {
+            Ok(answer) => {
+                let elapsed = begun.elapsed();
+                if elapsed > SLOW {
+                    // On a busy machine it is not the process that is slow.
+                    let elapsed = elapsed.saturating_sub(helper.wait_for_cpu());
+                    if elapsed > SLOW {
+                        lock(&shared.limits).charge(pid, begun, elapsed);
+                    }
+                }
+                let mut idle = lock(&shared.idle);
+                if idle.len() < MAX_IDLE {
+                    idle.push(helper);
+                }
+                answer
+            }
+            Err(RecvTimeoutError::Timeout) => {
+                shared.abandon(helper);
+                let mut limits = lock(&shared.limits);
+                limits.charge(pid, begun, begun.elapsed());
+                limits.punish(pid, Instant::now());
+                Err(io::ErrorKind::TimedOut.into())
+            }
+            // It panicked.
+            Err(RecvTimeoutError::Disconnected) => Err(io::ErrorKind::Other.into()),
+        }
+    }
+
+    /// Lets threads that start later take part in a reservation.
+    pub(super) fn reserve(&self, reservation: Option<Reservation>) {
+        if let Some(reservation) = reservation {
+            // There is one for each profiler.
+            let _ = self.0.reservation.set(reservation);
+        }
+    }
+
+    /// Returns the number of calls that did not return in time.
+    pub(super) fn abandoned(&self) -> u64 {
+        self.0.abandoned.load(Ordering::Relaxed)
+    }
+}
+
+impl Shared {
+    fn abandon(&self, helper: Helper) {
+        self.abandoned.fetch_add(1, Ordering::Relaxed);
+        self.stuck.fetch_add(1, Ordering::Relaxed);
+        // Before the end of its channel ends the thread.
+        helper.state.is_abandoned.store(true, Ordering::Release);
+        if let Some(reservation) = self.reservation.get() {
+            reservation.expel(helper.state.tid.load(Ordering::Relaxed));
+        }
+    }
+}
+
+impl Helper {
+    fn start(shared: &Arc<Shared>) -> io::Result<Helper> {
+        if shared.stuck.load(Ordering::Relaxed) >= MAX_STUCK {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        let (jobs, queue) = sync_channel::<Job>(1);
+        let state = Arc::new(HelperState::default());
+        let (in_thread, reservation) = (state.clone(), shared.reservation.get());
+        let shared = Arc::downgrade(shared);
+        let thread = std::thread::Builder::new().name("ebpf-helper".to_owned()).stack_size(STACK);
+        reservation::spawn(reservation, Part::OnBehalf, thread, move |_| {
+            in_thread.tid.store(perf::this_thread(), Ordering::Relaxed);
+            queue.iter().for_each(|job| job());
+            if let Some(shared) = shared.upgrade()
+                && in_thread.is_abandoned.load(Ordering::Acquire)
+            {
+                shared.stuck.fetch_sub(1, Ordering::Relaxed);
+            }
+        })?;
+        Ok(Helper { jobs, state })
+    }
+
+    /// Waits for the answer. On a busy machine a thread without a CPU is given more time.
+    fn wait<T>(&self, answer: &Receiver<T>, deadline: Duration) -> Result<T, RecvTimeoutError> {
+        let mut received = answer.recv_timeout(deadline);
+        for _ in 0..CPU_DEADLINES {
+            if received.is_ok() || !self.wants_cpu() {
+                break;
+            }
+            received = answer.recv_timeout(DEADLINE);
+        }
+        received
+    }
+
+    /// Returns the time for which the thread waited for a CPU since the last time that this was
+    /// asked.
+    fn wait_for_cpu(&self) -> Duration {
+        let waited = waited(self.state.tid.load(Ordering::Relaxed));
+        let before = self.state.waited.swap(waited.as_nanos() as u64, Ordering::Relaxed);
+        waited.saturating_sub(Duration::from_nanos(before))
+    }
+
+    fn wants_cpu(&self) -> bool {
+        let tid = self.state.tid.load(Ordering::Relaxed);
+        // A new thread that has not run yet has not told its id.
+        tid == 0 || is_running(&fs::read_to_string(format!("/proc/self/task/{tid}/stat")).unwrap_or_default())
+    }
+}
+
+/// Returns `true` if a line of `/proc/PID/task/TID/stat` is that of a thread that runs or waits for
+/// a CPU.
+fn is_running(stat: &str) -> bool {
+    stat.rsplit_once(") ").is_some_and(|(_, fields)| fields.starts_with('R'))
+}
+
+/// Stack of a helper thread, in bytes.
+const STACK: usize = 256 << 10;
+
+/// The time that slow calls have left.
+#[derive(Debug, Default)]
+struct Limits {
+    processes: HashMap<u32, Slow>,
+    /// Time that slow calls may take.
+    credit: Duration,
+    /// Time up to which `credit` is computed.
+    at: Option<Instant>,
+}
+
+/// A process with slow calls.
+#[derive(Debug)]
+struct Slow {
+    since: Instant,
+    taken: Duration,
+    /// Time until which its calls fail.
+    until: Option<Instant>,
+    penalties: u32,
+}
+
+impl Limits {
+    /// Returns the time that a call may take; `None` if the calls of the process fail.
+    fn deadline(&mut self, pid: u32, now: Instant) -> Option<Duration> {
+        let until = self.processes.get(&pid).and_then(|slow| slow.until);
+        if until.is_some_and(|until| now < until) {
+            return None;
+        }
+        let elapsed = self.at.map_or(MAX_CREDIT * SHARE, |at| now.saturating_duration_since(at));
+        self.at = Some(now);
+        self.credit = (self.credit + elapsed / SHARE).min(MAX_CREDIT);
+        Some(if self.credit.is_zero() {
+            SHORT_DEADLINE
+        } else {
+            DEADLINE.min(self.credit.max(SHORT_DEADLINE))
+        })
+    }
+
+    /// Counts a slow call that began at `now`.
+    fn charge(&mut self, pid: u32, now: Instant, elapsed: Duration) {
+        self.credit = self.credit.saturating_sub(elapsed);
+        let slow = self.slow(pid, now);
+        if now.saturating_duration_since(slow.since) > WINDOW {
+            (slow.since, slow.taken) = (now, Duration::ZERO);
+        }
+        slow.taken += elapsed;
+        if slow.taken > PER_PROCESS {
+            self.punish(pid, now + elapsed);
+        }
+    }
+
+    /// Makes the calls of a process fail for some time.
+    fn punish(&mut self, pid: u32, now: Instant) {
+        let slow = self.slow(pid, now);
+        slow.until = Some(now + PENALTY * (1 << slow.penalties.min(MAX_DOUBLINGS)));
+        slow.penalties += 1;
+        slow.taken = Duration::ZERO;
+    }
+
+    fn slow(&mut self, pid: u32, now: Instant) -> &mut Slow {
+        if self.processes.len() >= MAX_PROCESSES && !self.processes.contains_key(&pid) {
+            self.processes.retain(|_, slow| slow.until.is_some_and(|until| now < until));
+            if self.processes.len() >= MAX_PROCESSES {
+                self.processes.clear();
+            }
+        }
+        let new = || Slow { since: now, taken: Duration::ZERO, until: None, penalties: 0 };
+        self.processes.entry(pid).or_insert_with(new)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    #[test]
+    fn call_that_never_returns_costs_its_process_alone() {
+        let helpers = Helpers::default();
+        let (release, wait) = channel::<()>();
+        let begun = Instant::now();
+        let stuck = helpers.call(1, move || Ok(wait.recv().is_ok()));
+        assert_eq!(stuck.unwrap_err().kind(), io::ErrorKind::TimedOut);
+        assert!((DEADLINE..DEADLINE * 8).contains(&begun.elapsed()), "{:?}", begun.elapsed());
+        assert_eq!(helpers.call(1, || Ok(())).unwrap_err().kind(), io::ErrorKind::TimedOut);
+        assert_eq!(helpers.call(2, || Ok(7)).unwrap(), 7);
+        assert_eq!((helpers.abandoned(), helpers.0.stuck.load(Ordering::Relaxed)), (1, 1));
+        release.send(()).unwrap();
+        while helpers.0.stuck.load(Ordering::Relaxed) > 0 {
+            std::thread::sleep(Duration::from_millis(1));
+            assert!(begun.elapsed() < Duration::from_secs(20));
+        }
+    }
+
+    #[test]
+    fn answers_come_from_few_threads() {
+        let helpers = Helpers::default();
+        for number in 0..100 {
+            assert_eq!(helpers.call(1, move || Ok(number)).unwrap(), number);
+        }
+        assert_eq!(lock(&helpers.0.idle).len(), 1);
+        assert!(helpers.call::<()>(1, || Err(io::ErrorKind::NotFound.into())).is_err());
+        assert_eq!(helpers.abandoned(), 0);
+    }
+
+    #[test]
+    fn slow_calls_have_a_share_of_the_time() {
+        let (mut limits, start) = (Limits::default(), Instant::now());
+        let mut spent = Duration::ZERO;
+        for pid in 0..10_000 {
+            let Some(deadline) = limits.deadline(pid, start + spent) else { continue };
+            limits.charge(pid, start + spent, deadline);
+            limits.punish(pid, start + spent + deadline);
+            spent += deadline;
+        }
+        assert!(limits.processes.len() <= MAX_PROCESSES);
+        assert_eq!(limits.deadline(20_000, start + spent), Some(SHORT_DEADLINE));
+        let later = start + spent + Duration::from_secs(60);
+        assert_eq!(limits.deadline(20_000, later), Some(DEADLINE));
+    }
+
+    #[test]
+    fn slow_process_is_left_alone_for_longer_each_time() {
+        let (mut limits, mut now) = (Limits::default(), Instant::now());
+        for penalty in [10, 20, 40, 80, 160, 320, 640, 640] {
+            limits.charge(1, now, PER_PROCESS + SLOW);
+            let end = now + PER_PROCESS + Duration::from_secs(penalty);
+            assert_eq!(limits.deadline(1, end - Duration::from_secs(1)), None, "{penalty}");
+            now = end + Duration::from_secs(1);
+            assert!(limits.deadline(1, now).is_some());
+        }
+    }
+
+    #[test]
+    fn state_of_a_thread_follows_its_name() {
+        assert!(is_running("7 (a) S b) R 1 2"));
+        assert!(!is_running("7 (a) R b) S 1 2"));
+        assert!(!is_running(""));
+    }
+}

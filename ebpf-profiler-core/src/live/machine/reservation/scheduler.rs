@@ -1,0 +1,216 @@
+//! Scheduling policies of threads, and the time that threads wait for a CPU.
+
+#![expect(unsafe_code, reason = "system calls that the standard library does not have")]
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::os::unix::thread::JoinHandleExt;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// `struct sched_attr` of the kernel, in its first version.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Policy {
+    size: u32,
+    policy: u32,
+    flags: u64,
+    nice: i32,
+    priority: u32,
+    runtime: u64,
+    deadline: u64,
+    period: u64,
+}
+
+const SCHED_OTHER: u32 = 0;
+const SCHED_RR: u32 = 2;
+const SCHED_BATCH: u32 = 3;
+const SCHED_IDLE: u32 = 5;
+const SCHED_DEADLINE: u32 = 6;
+
+/// Threads and processes that such a thread starts get the default policy. Without it, the kernel
+/// lets a thread with `SCHED_DEADLINE` start none.
+const RESET_ON_FORK: u64 = 1;
+
+/// Period of a reservation: a thread that has used its share of it waits for the next one.
+pub(super) const PERIOD: Duration = Duration::from_millis(20);
+
+/// Minimum runtime of a reservation. The kernel's own minimum is about 1 µs, but the kernel stops a
+/// thread at the next timer interrupt, and the time until then is paid back in parts of this size.
+const MIN_RUNTIME: Duration = Duration::from_micros(400);
+
+impl Policy {
+    /// Returns the reservation of a share of one CPU.
+    pub(super) fn deadline(share: f64) -> Policy {
+        let period = PERIOD.as_nanos() as u64;
+        // Not a number is 0.
+        let share = if share > 0.0 { share.min(MAX_SHARE) } else { 0.0 };
+        let runtime = PERIOD.mul_f64(share).max(MIN_RUNTIME).as_nanos() as u64;
+        let policy = Policy { policy: SCHED_DEADLINE, flags: RESET_ON_FORK, ..Policy::default() };
+        Policy { runtime, deadline: period, period, ..policy }
+    }
+
+    /// Returns the lowest real-time priority.
+    pub(super) fn round_robin() -> Policy {
+        Policy { policy: SCHED_RR, flags: RESET_ON_FORK, priority: 1, ..Policy::default() }
+    }
+
+    /// Returns the policy of a thread of this process.
+    pub(super) fn of(tid: u32) -> io::Result<Policy> {
+        let mut policy = Policy::default();
+        let size = size_of::<Policy>() as u32;
+        // SAFETY: the call writes at most `size` bytes.
+        let error = unsafe { libc::syscall(libc::SYS_sched_getattr, tid, &raw mut policy, size, 0) };
+        if error < 0 { Err(io::Error::last_os_error()) } else { Ok(policy) }
+    }
+
+    /// Sets this policy for a thread of this process.
+    ///
+    /// # Errors
+    ///
+    /// Fails without CAP_SYS_NICE, and if the kernel has no such share left.
+    pub(super) fn set(self, tid: u32) -> io::Result<()> {
+        let policy = Policy { size: size_of::<Policy>() as u32, ..self };
+        // SAFETY: the call reads as many bytes as `size` says.
+        let error = unsafe { libc::syscall(libc::SYS_sched_setattr, tid, &raw const policy, 0) };
+        if error < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+
+    /// Returns `true` if it is none of real time.
+    pub(super) fn is_ordinary(self) -> bool {
+        matches!(self.policy, SCHED_OTHER | SCHED_BATCH | SCHED_IDLE)
+    }
+}
+
+/// Returns the kernel's id of a thread, also before it has run for the first time; `None` if it has
+/// ended.
+pub(super) fn id<T>(thread: &JoinHandle<T>) -> Option<u32> {
+    let mut clock = 0;
+    // SAFETY: the handle keeps the thread's description, and the call writes one id of a clock.
+    let error = unsafe { libc::pthread_getcpuclockid(thread.as_pthread_t(), &raw mut clock) };
+    // The clock of a thread has the inverted bits of its id above three others.
+    let id = !(clock >> 3) as u32;
+    (error == 0 && id != 0).then_some(id)
+}
+
+/// Maximum share of one CPU in a reservation. The kernel leaves 5 % of each CPU to other threads.
+const MAX_SHARE: f64 = 0.9;
+
+/// Returns `true` if the kernel doesn't limit the time of threads with a real-time policy, by a
+/// signal that ends the process.
+pub(super) fn is_real_time_unlimited() -> bool {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the call writes one `rlimit`.
+    let error = unsafe { libc::getrlimit(libc::RLIMIT_RTTIME, &raw mut limit) };
+    error == 0 && limit.rlim_cur == libc::RLIM_INFINITY
+}
+
+/// Times of a thread since its start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Times {
+    /// CPU time.
+    pub(super) run: Duration,
+    /// Time ready to run, without a CPU.
+    pub(super) wait: Duration,
+}
+
+impl Times {
+    /// Opens the times of a thread of this process.
+    pub(super) fn open(tid: u32) -> Option<File> {
+        File::open(format!("/proc/self/task/{tid}/schedstat")).ok()
+    }
+
+    /// Reads the times of a thread. `None` once it has ended, and on kernels that don't measure
+    /// them.
+    pub(super) fn read(file: &File) -> Option<Times> {
+        read(file, parse_times)
+    }
+}
+
+/// Returns `true` if a thread of this process runs or waits for a CPU.
+pub(super) fn is_ready(tid: u32) -> bool {
+    std::fs::read_to_string(format!("/proc/self/task/{tid}/stat")).is_ok_and(|text| parse_ready(&text))
+}
+
+/// Parses a line such as `12 (name) R 1 2 3`.
+fn parse_ready(text: &str) -> bool {
+    text.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('R'))
+}
+
+/// Reads a file of the kernel that is open, which costs less than opening it.
+fn read<T>(file: &File, parse: fn(&str) -> Option<T>) -> Option<T> {
+    let mut bytes = [0; 128];
+    let count = file.read_at(&mut bytes, 0).ok()?;
+    parse(std::str::from_utf8(&bytes[..count]).ok()?)
+}
+
+/// Parses a line such as `658053 403216 2`.
+fn parse_times(text: &str) -> Option<Times> {
+    let mut words = text.split_ascii_whitespace();
+    let mut next = || words.next()?.parse().ok().map(Duration::from_nanos);
+    Some(Times { run: next()?, wait: next()? })
+}
+
+/// Opens the number of threads of the machine that run or wait for a CPU.
+pub(super) fn open_runnable() -> Option<File> {
+    File::open("/proc/loadavg").ok()
+}
+
+/// Reads the number of threads of the machine that run or wait for a CPU.
+pub(super) fn read_runnable(file: &File) -> Option<usize> {
+    read(file, parse_runnable)
+}
+
+/// Parses a line such as `2.15 1.67 0.98 3/171 1234`.
+fn parse_runnable(text: &str) -> Option<usize> {
+    text.split_ascii_whitespace().nth(3)?.split_once('/')?.0.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::live::kernel::perf;
+
+    #[test]
+    fn reservation_is_a_share_of_its_period() {
+        let runtime = |share| Duration::from_nanos(Policy::deadline(share).runtime);
+        assert_eq!(runtime(0.5), Duration::from_millis(10));
+        assert_eq!(runtime(0.0), MIN_RUNTIME);
+        assert_eq!(runtime(7.0), PERIOD.mul_f64(MAX_SHARE));
+        assert_eq!(runtime(f64::NAN), MIN_RUNTIME);
+    }
+
+    #[test]
+    fn policy_of_thread_can_be_set_again() {
+        let tid = perf::this_thread();
+        let policy = Policy::of(tid).unwrap();
+        policy.set(tid).unwrap();
+        assert_eq!(Policy::of(tid).unwrap(), policy);
+        assert!(policy.is_ordinary());
+        assert!(!Policy::deadline(0.1).is_ordinary() && !Policy::round_robin().is_ordinary());
+    }
+
+    #[test]
+    fn thread_that_was_started_has_an_id() {
+        let thread = std::thread::spawn(perf::this_thread);
+        let id = id(&thread);
+        let own = thread.join().unwrap();
+        assert!(id.is_none_or(|id| id == own), "{id:?}, {own}");
+    }
+
+    #[test]
+    fn parses_files_of_the_scheduler() {
+        let times = Times { run: Duration::from_nanos(658053), wait: Duration::from_nanos(403216) };
+        assert_eq!(parse_times("658053 403216 2\n"), Some(times));
+        assert_eq!((parse_times(""), parse_times("1"), parse_times("x 1")), (None, None, None));
+        assert_eq!(parse_runnable("2.15 1.67 0.98 3/171 1234\n"), Some(3));
+        assert_eq!((parse_runnable(""), parse_runnable("1 2 3 4")), (None, None));
+        let ready = ["1 (a) R 2", "1 (b) S) R 2", "1 (R ) S 2", ""].map(parse_ready);
+        assert_eq!(ready, [true, true, false, false]);
+        let file = open_runnable().unwrap();
+        assert!(read_runnable(&file).unwrap() > 0 && read_runnable(&file).unwrap() > 0);
+        let times = Times::read(&Times::open(perf::this_thread()).unwrap());
+        assert!(times.is_some(), "the kernel measures the times of threads");
+    }
+}
