@@ -25,14 +25,14 @@ impl Registry {
         let (mut bare, mut anonymous) = (false, false);
         // The frame before, if it is in a file.
         let mut callee = None;
-        let unnamed = self.stats.interpreters.unnamed;
+        let unnamed = self.namer.interpreters.unnamed;
         while let Some(&word) = words.next() {
             if word & frame::INTERPRETED != 0 {
                 callee = None;
-                if let [detail, behind @ ..] = words.as_slice()
+                if let [detail, following @ ..] = words.as_slice()
                     && detail & frame::DETAIL != 0
                 {
-                    self.call(pid, &regions, (word, *detail), behind, now, frames);
+                    self.append_call(pid, (word, *detail), following, now, frames);
                 }
             } else if word & frame::DETAIL == 0 {
                 // The kernel entered a signal handler, which returns to a trampoline.
@@ -41,7 +41,7 @@ impl Registry {
                 let mut next = match frame_of(word, &regions, &mut self.modules, &mut last) {
                     Frame::Anonymous { address, found } => {
                         anonymous = true;
-                        self.jit_frame(pid, &regions, address, found, now)
+                        self.jit_frame(pid, address, found, now)
                     }
                     frame => frame,
                 };
@@ -57,10 +57,10 @@ impl Registry {
                 bare |= word & frame::LOOP != 0;
             }
         }
-        self.stats.interpreters.bare_loops += u64::from(bare);
+        self.namer.interpreters.bare_loops += u64::from(bare);
         // Code of a runtime that isn't attached yet.
         let waits = anonymous && self.waits_for_runtime(pid, now);
-        if bare || waits || self.stats.interpreters.unnamed > unnamed {
+        if bare || waits || self.namer.interpreters.unnamed > unnamed {
             self.recheck_runtimes(pid, now);
         }
     }

@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use super::{Entry, Registry};
-use crate::language::{Caller, Context, Language, Script};
-use crate::process::{Region, Regions};
-use crate::trace::{Frame, ScriptId};
+use crate::language::{Caller, Context, Interpreters, Language, Script};
+use crate::process::Region;
+use crate::trace::{Found, Frame, ScriptId};
 
 impl Registry {
     /// Adds languages, whose runtimes are searched for in every file that is opened later.
@@ -20,7 +20,7 @@ impl Registry {
     /// These processes are published with the tables of all their files. Takes at most 1 s and
     /// the time of one table. A replay publishes those that were in the recording.
     pub fn prepare(&mut self, now: u64) {
-        if let Some(pids) = self.journal.recall_prepared() {
+        if let Some(pids) = self.namer.journal.recall_prepared() {
             return pids.into_iter().for_each(|pid| _ = self.publish(pid, now));
         }
         if !self.modules.has_languages() && self.selected.is_none() {
@@ -37,7 +37,7 @@ impl Registry {
             self.resolve(pid, now);
             let is_wanted = self.selected.is_some() || self.runs_scripts(pid);
             if is_wanted && self.publish(pid, now).is_some() {
-                self.journal.record_prepared(pid);
+                self.namer.journal.record_prepared(pid);
                 self.build_tables(pid, now, Some(end));
             }
         }
@@ -53,27 +53,22 @@ impl Registry {
         self.processes.get(&pid).is_some_and(|entry| entry.regions.iter().any(holds_runtime))
     }
 
-    /// Appends the frames of a call in a script. `behind` are the words that follow it.
-    pub(super) fn call(
+    /// Appends the frames of a call in a script. `following` are the words after it.
+    pub(super) fn append_call(
         &mut self,
         pid: u32,
-        regions: &Regions,
         (call, detail): (u64, u64),
-        behind: &[u64],
+        following: &[u64],
         now: u64,
         frames: &mut Vec<Frame>,
     ) {
-        let Registry { processes, modules, system, journal, scripts, stats, .. } = self;
-        let Some(entry) = processes.get_mut(&pid) else { return };
-        let (system, stats) = (&**system, &mut stats.interpreters);
-        let mut around =
-            Context { pid, now, regions, files: &*modules, system, journal: &**journal, scripts, stats };
-        let foreign =
-            entry.interpreters.frames(call, detail, Caller::of(detail, behind), &mut around, frames);
+        let Some((interpreters, mut context)) = self.interpreters_of(pid, now) else { return };
+        let caller = Caller::of(detail, following);
+        let foreign = interpreters.frames(call, detail, caller, &mut context, frames);
         // A perf map may name what the runtime doesn't know.
         if let Some(address) = foreign
             && let Some(Frame::Script { found, .. }) = frames.last().copied()
-            && let named @ Frame::Script { .. } = self.jit_frame(pid, regions, address, found, now)
+            && let named @ Frame::Script { .. } = self.jit_frame(pid, address, found, now)
             && let Some(last) = frames.last_mut()
         {
             *last = named;
@@ -89,19 +84,25 @@ impl Registry {
         if self.processes.get_mut(&pid).is_some_and(lacks_room) && self.read_mappings_now(pid, now) {
             self.resolve(pid, now);
         }
-        let Registry { processes, modules, system, journal, scripts, stats, .. } = self;
-        let Some(entry) = processes.get_mut(&pid) else { return };
-        let (system, stats, regions) = (&**system, &mut stats.interpreters, &entry.regions);
-        entry.interpreters.meet(&mut Context {
-            pid,
-            now,
-            regions,
-            files: &*modules,
-            system,
-            journal: &**journal,
-            scripts,
-            stats,
-        });
+        if let Some((interpreters, mut context)) = self.interpreters_of(pid, now) {
+            interpreters.discover(&mut context);
+        }
+    }
+
+    /// Returns the interpreters of a process, and the context in which they read it.
+    fn interpreters_of(&mut self, pid: u32, now: u64) -> Option<(&mut Interpreters, Context<'_>)> {
+        let Registry { processes, modules, system, namer, .. } = self;
+        let entry = processes.get_mut(&pid)?;
+        Some(namer.interpreters_of((pid, entry), modules, &**system, now))
+    }
+
+    /// Returns the frame of an address that lies in no ELF file.
+    pub(super) fn jit_frame(&mut self, pid: u32, address: u64, found: Found, now: u64) -> Frame {
+        let Registry { processes, system, namer, .. } = self;
+        match processes.get_mut(&pid) {
+            Some(entry) => namer.jit_frame((pid, entry), &**system, address, found, now),
+            None => Frame::Anonymous { address, found },
+        }
     }
 
     /// Returns `true` if an address lies in the file of the process's first interpreter.
@@ -121,25 +122,21 @@ impl Registry {
     /// Attaches to the runtimes to which memory of a process may belong. Returns `true` if its
     /// state is to be republished.
     pub(crate) fn attach_awaited(&mut self, pid: u32, now: u64) -> bool {
-        let Registry { processes, modules, system, journal, scripts, stats, .. } = self;
-        let Some(entry) = processes.get_mut(&pid) else { return false };
-        let (system, stats, regions) = (&**system, &mut stats.interpreters, &entry.regions);
-        let mut around =
-            Context { pid, now, regions, files: &*modules, system, journal: &**journal, scripts, stats };
-        let is_other = entry.interpreters.attach_awaited(&mut around);
-        entry.is_changed |= is_other;
+        let Some((interpreters, mut context)) = self.interpreters_of(pid, now) else { return false };
+        let is_other = interpreters.attach_awaited(&mut context);
+        if let Some(entry) = self.processes.get_mut(&pid) {
+            entry.is_changed |= is_other;
+        }
         is_other
     }
 
     /// Rechecks the interpreters of a process after a loop without calls or with implausible ones:
     /// an interpreter may be ready by now, or replaced.
     pub(super) fn recheck_runtimes(&mut self, pid: u32, now: u64) {
-        let Registry { processes, modules, system, journal, scripts, stats, .. } = self;
-        let Some(entry) = processes.get_mut(&pid) else { return };
-        let (system, stats, regions) = (&**system, &mut stats.interpreters, &entry.regions);
-        let mut around =
-            Context { pid, now, regions, files: &*modules, system, journal: &**journal, scripts, stats };
-        if entry.interpreters.are_waiting(now) || entry.interpreters.reconsider(&mut around) {
+        let Some((interpreters, mut context)) = self.interpreters_of(pid, now) else { return };
+        if (interpreters.are_waiting(now) || interpreters.recheck(&mut context))
+            && let Some(entry) = self.processes.get_mut(&pid)
+        {
             entry.is_changed = true;
             if entry.published.is_some() && self.republish(pid, now).is_none() {
                 self.mark_due(pid);
@@ -149,19 +146,18 @@ impl Registry {
 
     /// Returns the function of a script, if it is cached.
     pub fn script(&self, id: ScriptId) -> Option<&Script> {
-        self.scripts.get(id).map(|script| &**script)
+        self.namer.script(id)
     }
 
     /// Returns the function and the line of a frame that was named after its walk.
     pub(crate) fn late_script(&self, id: ScriptId) -> Option<(ScriptId, u32)> {
-        self.scripts.late(id)
+        self.namer.late_script(id)
     }
 
     /// Clears the cached functions of scripts if there are more than 262,144. Those that still run
     /// are named again.
     pub fn limit_scripts(&mut self) {
-        if self.scripts.len() > MAX_SCRIPTS {
-            self.scripts.clear();
+        if self.namer.limit_scripts() {
             for entry in self.processes.values_mut() {
                 entry.interpreters.forget_names();
                 entry.jit.forget_frames();
@@ -172,6 +168,3 @@ impl Registry {
 
 /// Maximum time of `prepare`; the remaining processes are published when they are sampled.
 const MAX_PREPARE: Duration = Duration::from_secs(1);
-
-/// Maximum number of functions of scripts cached between two profiles.
-const MAX_SCRIPTS: usize = 1 << 18;

@@ -34,8 +34,6 @@ mod epochs;
 
 mod frames;
 
-mod jit;
-
 mod languages;
 
 mod leave;
@@ -45,6 +43,8 @@ mod limits;
 mod mappings;
 
 mod modules;
+
+mod namer;
 
 mod names;
 
@@ -73,6 +73,7 @@ pub use self::limits::Limits;
 pub(crate) use self::limits::stacks_on;
 use self::limits::{MAX_MAPPINGS, PublishLimit, ReadLimit};
 use self::modules::Modules;
+use self::namer::Namer;
 use self::names::Names;
 #[cfg(feature = "live")]
 pub(crate) use self::pace::Pace;
@@ -80,7 +81,7 @@ use self::publish::Published;
 use self::shared::SharedTables;
 use self::until::IsOver;
 use crate::jit::{JitNames, JitStats};
-use crate::language::{InterpreterStats, Interpreters, Journal, NoJournal, Scripts};
+use crate::language::{InterpreterStats, Interpreters, Journal};
 use crate::process::{Description, Module, ModuleId, Pids, RegionCount, Regions, System};
 use crate::sample::{Life, LifeEvent};
 use crate::tables::{Allocator, Tables};
@@ -101,7 +102,6 @@ const IDLE: u64 = 1_000_000_000;
 /// The processes of the machine, their files, and their state in the kernel maps.
 pub struct Registry {
     system: Box<dyn System>,
-    journal: Box<dyn Journal>,
     tables: Box<dyn Tables>,
     compiler: Option<Arc<dyn UnwindCompiler>>,
     /// Compiles the tables of large files in another thread.
@@ -113,7 +113,7 @@ pub struct Registry {
     allocator: Allocator,
     shared: SharedTables,
     modules: Modules,
-    scripts: Scripts,
+    namer: Namer,
     processes: HashMap<u32, Entry>,
     /// Processes whose first thread ended, with the time of that or of the last check for other threads.
     leaving: VecDeque<(u64, u32)>,
@@ -234,7 +234,6 @@ impl Registry {
     ) -> Registry {
         Registry {
             system,
-            journal: Box::new(NoJournal),
             tables,
             compiler: compiler.map(Arc::from),
             builder: None,
@@ -243,7 +242,7 @@ impl Registry {
             allocator: Allocator::new(bytes),
             shared: SharedTables::default(),
             modules: Modules::default(),
-            scripts: Scripts::default(),
+            namer: Namer::default(),
             processes: HashMap::new(),
             leaving: VecDeque::new(),
             described: HashMap::new(),
@@ -297,7 +296,7 @@ impl Registry {
 
     /// Takes the names of script functions from `journal` where it has them, and writes the others there.
     pub fn set_journal(&mut self, journal: Box<dyn Journal>) {
-        self.journal = journal;
+        self.namer.journal = journal;
     }
 
     /// Samples these processes and what they fork from now on.
@@ -428,6 +427,8 @@ impl Registry {
             table_bytes: self.allocator.used(),
             processes: self.processes.len() as u64,
             mappings: self.region_count.get() as u64,
+            interpreters: self.namer.interpreters.clone(),
+            jit: self.namer.jit.clone(),
             abandoned: self.system.abandoned(),
             ..self.stats.clone()
         }

@@ -114,10 +114,10 @@ impl Registry {
         };
         entry.sampled = entry.sampled.max(now);
         let sample = SampleId { time: now, cpu: tick.cpu, tid: tick.tid };
-        let recorded = self.journal.recall_outdated(sample);
+        let recorded = self.namer.journal.recall_outdated(sample);
         let is_outdated = recorded.unwrap_or_else(|| entry.is_outdated(tick, self.batch));
         if is_outdated {
-            self.journal.record_outdated(sample);
+            self.namer.journal.record_outdated(sample);
             self.stats.outdated_walks += 1;
             self.set_published(pid, now);
         }

@@ -1,5 +1,6 @@
 //! The interpreters of one process: their published walkers and the names of their functions.
 
+mod known;
 mod names;
 mod owned;
 mod running;
@@ -14,7 +15,7 @@ use crate::process::{Mapped, Module, ModuleId, Regions, System};
 use crate::trace::{Found, Frame};
 use names::{Seen, unnamed};
 use owned::Owned;
-use running::{PATIENCE, Running};
+use running::{ATTACH_DELAY, Running};
 
 /// The interpreters of one process.
 #[derive(Default)]
@@ -78,7 +79,7 @@ impl Interpreters {
     /// Discovers interpreters among the mapped files, and attaches to those that are due.
     ///
     /// A file mapped at another address, or a second time, is another interpreter.
-    pub(crate) fn meet(&mut self, around: &mut Context<'_>) {
+    pub(crate) fn discover(&mut self, around: &mut Context<'_>) {
         let regions = around.regions;
         let mut unmapped = self.unmapped(regions);
         let files = around.files;
@@ -148,10 +149,10 @@ impl Interpreters {
 
     /// Rechecks attached interpreters whose frames are implausible: a program can finalize its
     /// interpreter and start another. Returns `true` if any of them changed.
-    pub(crate) fn reconsider(&mut self, around: &mut Context<'_>) -> bool {
+    pub(crate) fn recheck(&mut self, around: &mut Context<'_>) -> bool {
         let mut is_other = false;
         for running in &mut self.running {
-            is_other |= running.reconsider(around);
+            is_other |= running.recheck(around);
         }
         is_other
     }
@@ -177,7 +178,8 @@ impl Interpreters {
     pub(crate) fn attach_awaited(&mut self, around: &mut Context<'_>) -> bool {
         let (mut is_other, now) = (false, around.now);
         let is_due = |running: &&mut Running| {
-            running.is_awaited(now) && (running.asked == 0 || now.saturating_sub(running.asked) > PATIENCE)
+            running.is_awaited(now)
+                && (running.asked == 0 || now.saturating_sub(running.asked) > ATTACH_DELAY)
         };
         for running in self.running.iter_mut().filter(is_due) {
             running.attach(around, around.pid);

@@ -1,40 +1,22 @@
-//! The names of an interpreter's functions: each is read once, and remembered.
+//! The names of an interpreter's functions: each is read once, and cached.
 
 use std::sync::Arc;
 
 use super::Context;
+use super::known::{Known, REREAD_DELAY};
 use super::running::{Running, read};
 use crate::language::family::Key;
 use crate::language::{Attached, Caller, Function, Memory, NamedCall, Reason, Script, ScriptCall};
 use crate::trace::{Found, Frame, ScriptId};
 
 /// Delay until an unnamed function is read again, in nanoseconds: its address may be reused.
-const UNNAMED: u64 = 100_000_000;
+const RETRY_DELAY: u64 = 100_000_000;
 
-/// Delay until one of the named functions is read again, in nanoseconds; it doubles as long as they
-/// are the same.
-pub(super) const REREAD: u64 = 1_000_000_000;
-
-/// Maximum of this delay.
-const MAX_REREAD: u64 = 64 * REREAD;
+/// Maximum of [`REREAD_DELAY`].
+const MAX_REREAD_DELAY: u64 = 64 * REREAD_DELAY;
 
 /// Maximum number of named functions cached per interpreter.
 const MAX_KNOWN: usize = 1 << 16;
-
-/// A function that was seen.
-#[derive(Clone)]
-pub(super) struct Known {
-    script: ScriptId,
-    /// Time at which an unnamed function is read again.
-    pub(super) unnamed_until: Option<u64>,
-    /// `true` for the address of code that the runtime doesn't know.
-    is_foreign: bool,
-    /// Hidden functions produce no output frame.
-    is_hidden: bool,
-    function: Arc<Function>,
-    /// The functions inlined into it, by index.
-    inlined: Box<[ScriptId]>,
-}
 
 /// A frame as the kernel side sent it.
 pub(super) struct Seen {
@@ -100,7 +82,7 @@ impl Running {
                     around.journal.record(&seen.call, &NamedCall { language, function });
                     known
                 }
-                None => self.learn(key, seen, around),
+                None => self.read_name(key, seen, around),
             };
             let all = Arc::make_mut(&mut self.known);
             if all.len() >= MAX_KNOWN {
@@ -127,7 +109,8 @@ impl Running {
         let is_other = now.is_ok_and(|now| {
             (&now.name, &now.file, now.start_line) != (&function.name, &function.file, function.start_line)
         });
-        self.reread_delay = if is_other { REREAD } else { (self.reread_delay * 2).min(MAX_REREAD) };
+        self.reread_delay =
+            if is_other { REREAD_DELAY } else { (self.reread_delay * 2).min(MAX_REREAD_DELAY) };
         self.reread_at = around.now.saturating_add(self.reread_delay);
         if is_other {
             Arc::make_mut(&mut self.known).remove(&key);
@@ -142,7 +125,7 @@ impl Running {
         self.family.get(&key.of_family()).filter(|_| self.identity_bits != 0)
     }
 
-    fn learn(&mut self, key: Key, seen: &Seen, around: &mut Context<'_>) -> Known {
+    fn read_name(&mut self, key: Key, seen: &Seen, around: &mut Context<'_>) -> Known {
         let named = around.journal.recall(&seen.call).unwrap_or_else(|| {
             let function = self.name(seen, around).map(Arc::new);
             let named = NamedCall { language: self.language, function };
@@ -157,7 +140,7 @@ impl Running {
             }
             Err(reason) => {
                 around.stats.unnamed += 1;
-                let delay = if self.identity_bits != 0 { UNNAMED / 20 } else { UNNAMED };
+                let delay = if self.identity_bits != 0 { RETRY_DELAY / 20 } else { RETRY_DELAY };
                 let until = around.now.saturating_add(delay);
                 (no_script(named.language, reason.text()), Arc::default(), Some(until))
             }

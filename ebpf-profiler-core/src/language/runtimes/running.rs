@@ -4,24 +4,24 @@ use std::sync::Arc;
 
 use hashbrown::{HashMap, HashSet};
 
-use super::names::{Known, REREAD};
+use super::known::{Known, REREAD_DELAY};
 use super::{Context, FoundRuntime, RuntimeFiles};
 use crate::language::family::{Family, Key};
 use crate::language::{Attached, CodeRanges, FrameWalker, LoadedFile, Reason, Target, Unreadable};
 use crate::process::{ModuleId, Regions, System};
 
 /// Initial delay between attach attempts, in nanoseconds; doubles after every eighth attempt.
-pub(super) const PATIENCE: u64 = 4_000_000;
+pub(super) const ATTACH_DELAY: u64 = 4_000_000;
 
 /// Maximum number of attach attempts (about 8 s).
-const DOUBTS: u32 = 64;
+const MAX_ATTEMPTS: u32 = 64;
 
 /// Maximum time for which memory without a file is awaited to be that of a runtime, in nanoseconds.
 const AWAITED: u64 = 10_000_000_000;
 
 /// Initial delay between rechecks of an attached runtime with implausible frames, in nanoseconds;
 /// doubles after each of the first three rechecks that change nothing.
-const TRUST: u64 = 25_000_000;
+const RECHECK_DELAY: u64 = 25_000_000;
 
 /// One interpreter of a process.
 pub(super) struct Running {
@@ -45,8 +45,8 @@ pub(super) struct Running {
     /// nanoseconds.
     pub(super) reread_at: u64,
     pub(super) reread_delay: u64,
-    /// Number of rechecks that changed nothing.
-    pub(super) confirmed: u32,
+    /// Number of rechecks that left the walker unchanged.
+    pub(super) unchanged: u32,
     /// Time until which its memory is awaited; 0 if it owns none without a file.
     pub(super) awaited_until: u64,
     /// The functions seen so far; shared with forked processes until it changes.
@@ -89,8 +89,8 @@ impl Running {
             times: 0,
             renamed: 0,
             reread_at: 0,
-            reread_delay: REREAD,
-            confirmed: 0,
+            reread_delay: REREAD_DELAY,
+            unchanged: 0,
             awaited_until: 0,
             known: Arc::default(),
             identity_bits: 0,
@@ -109,7 +109,7 @@ impl Running {
             times: self.times,
             renamed: self.renamed,
             reread_at: self.reread_at,
-            confirmed: self.confirmed,
+            unchanged: self.unchanged,
             awaited_until: self.awaited_until,
             known: self.known.clone(),
             identity_bits: self.identity_bits,
@@ -126,7 +126,7 @@ impl Running {
 
     pub(super) fn is_waiting(&self, now: u64) -> bool {
         self.may_change()
-            && (self.asked == 0 || now.saturating_sub(self.asked) > PATIENCE << (self.times / 8).min(12))
+            && (self.asked == 0 || now.saturating_sub(self.asked) > ATTACH_DELAY << (self.times / 8).min(12))
     }
 
     /// Returns `true` if a further attach attempt can have another result.
@@ -135,41 +135,41 @@ impl Running {
             Err(Reason::NotReady) => true,
             Err(Reason::Unsupported) => false,
             // While the loader works, its memory is unmapped or holds other bytes.
-            Err(_) => self.times < DOUBTS,
+            Err(_) => self.times < MAX_ATTEMPTS,
             // An attachment is provisional until a function was named by it.
-            Ok(_) => self.known.is_empty() && self.times < DOUBTS,
+            Ok(_) => self.known.is_empty() && self.times < MAX_ATTEMPTS,
         }
     }
 
     /// Starts over with a new result of attaching.
     pub(super) fn forget(&mut self, attached: Result<Option<Box<dyn Attached>>, Reason>) {
         self.attached = attached;
-        (self.asked, self.times, self.confirmed) = (0, 0, 0);
+        (self.asked, self.times, self.unchanged) = (0, 0, 0);
         self.known = Arc::default();
         self.renamed = self.renamed.wrapping_add(1);
         self.family = Family::default();
         self.parent = None;
         if self.attached.is_err() {
-            self.know_nothing(FrameWalker::UNKNOWN);
+            self.publish_no_frames(FrameWalker::UNKNOWN);
         }
     }
 
     /// Publishes a walker that finds no frames.
-    fn know_nothing(&mut self, walker: FrameWalker) {
+    fn publish_no_frames(&mut self, walker: FrameWalker) {
         self.walker = walker.with_ranges_of(&self.walker);
         self.code = CodeRanges::default();
     }
 
     /// Attaches again to a runtime that was ready; returns `true` if the walker changed.
-    pub(super) fn reconsider(&mut self, around: &mut Context<'_>) -> bool {
-        let trust = TRUST << self.confirmed.min(3);
-        if self.attached.is_err() || around.now.saturating_sub(self.asked) < trust {
+    pub(super) fn recheck(&mut self, around: &mut Context<'_>) -> bool {
+        let delay = RECHECK_DELAY << self.unchanged.min(3);
+        if self.attached.is_err() || around.now.saturating_sub(self.asked) < delay {
             return false;
         }
         let before = (self.walker, self.code.clone());
         self.attach(around, around.pid);
         if (self.walker, &self.code) == (before.0, &before.1) {
-            self.confirmed = self.confirmed.saturating_add(1);
+            self.unchanged = self.unchanged.saturating_add(1);
             return false;
         }
         let attached = std::mem::replace(&mut self.attached, Err(Reason::NotReady));
@@ -205,7 +205,11 @@ impl Running {
                     around.stats.refused += 1;
                     *around.stats.refusals.entry((self.language, reason)).or_default() += 1;
                 }
-                self.know_nothing(if may_change { FrameWalker::UNKNOWN } else { FrameWalker::UNAVAILABLE });
+                self.publish_no_frames(if may_change {
+                    FrameWalker::UNKNOWN
+                } else {
+                    FrameWalker::UNAVAILABLE
+                });
             }
         }
     }
