@@ -10,16 +10,11 @@
 
 use std::sync::Arc;
 
-use ebpf_programs::abi::arena::UNIT;
-use ebpf_programs::abi::mapping::{Mapping, kind};
-use hashbrown::HashSet;
-
 use super::Registry;
 use super::builder::{BuildQueue, Done, QueueOwner};
 use super::compile::{Failure, Job};
 use super::modules::Table;
 use super::pace::Pace;
-use super::publish::Published;
 use crate::process::ModuleId;
 use crate::trace::{Found, Frame};
 use crate::unwind::Compiled;
@@ -118,7 +113,10 @@ impl Registry {
         if compiled.derived.is_empty() || former.may_come() {
             return;
         }
-        let Ok(table @ Table::Ready { place, .. }) = self.write_table(&compiled.image, now) else { return };
+        let Ok(table @ Table::Ready { place, .. }) = self.publisher.arena.write_table(&compiled.image, now)
+        else {
+            return;
+        };
         if let Some(entry) = self.modules.get_mut(id) {
             entry.table = table;
             entry.derivation.ranges = compiled.derived;
@@ -127,52 +125,18 @@ impl Registry {
         self.stats.derived_tables += 1;
         match former {
             // The place alone does not tell the file.
-            Table::Ready { place: other, .. } if self.shared.is_shared(other) => {
+            Table::Ready { place: other, .. } if self.publisher.arena.is_shared(other) => {
                 if let Some(entry) = self.modules.get_mut(id) {
                     entry.former = Some(former);
                 }
                 self.republish_module(id);
             }
             Table::Ready { place: former, bytes } => {
-                self.move_table(id, former, place);
-                if self.shared.release(former) {
-                    self.allocator.free(former, bytes, now);
-                }
+                let published = self.processes.values().filter_map(|entry| entry.published.as_deref());
+                self.publisher.move_table(id, (former, place), published);
+                self.publisher.arena.free_table(former, bytes, now);
             }
             _ => self.republish_module(id),
-        }
-    }
-
-    /// Replaces the place of a table in all states that walks may use.
-    fn move_table(&mut self, id: ModuleId, former: u32, place: u32) {
-        let published = self.processes.values().filter_map(|entry| entry.published.as_ref());
-        let states = published.chain(self.withdrawn_states.iter().map(|(_, state)| state));
-        let mut seen = HashSet::new();
-        let mut writes = Vec::new();
-        for state in states {
-            if state.modules.binary_search(&id).is_ok() && seen.insert(Arc::as_ptr(state)) {
-                self.mappings_with(state, former, &mut writes);
-            }
-        }
-        for (at, interpreter) in writes {
-            let words = u64::from(place) | u64::from(kind::TABLE) << 32 | u64::from(interpreter) << 48;
-            // Written before, so the room is there.
-            let _ = self.tables.write(at, &words.to_ne_bytes());
-        }
-    }
-
-    /// Adds where the mappings of a state have the place of a table, and their interpreters.
-    fn mappings_with(&self, state: &Published, table: u32, found: &mut Vec<(u64, u16)>) {
-        let first = u64::from(state.process.mappings) * UNIT as u64;
-        for index in 0..state.process.count as usize {
-            let at = first + (index * size_of::<Mapping>() + core::mem::offset_of!(Mapping, table)) as u64;
-            let words = self.tables.piece((at / 4) as u32);
-            if let Some(&[place, kinds, ..]) = words
-                && place == table
-                && kinds as u16 == kind::TABLE
-            {
-                found.push((at, (kinds >> 16) as u16));
-            }
         }
     }
 
@@ -180,7 +144,7 @@ impl Registry {
     fn republish_module(&mut self, id: ModuleId) {
         let maps_it = |entry: &super::Entry| {
             let published = entry.published.as_ref();
-            published.is_some_and(|published| published.modules.binary_search(&id).is_ok())
+            published.is_some_and(|published| published.has(id))
         };
         let pids: Vec<u32> =
             self.processes.iter().filter(|(_, entry)| maps_it(entry)).map(|(&pid, _)| pid).collect();

@@ -83,10 +83,8 @@ impl Registry {
     /// Frees the tables of files that no process has had mapped for 60 s, and the memory of those
     /// freed before.
     pub fn free_unused(&mut self, now: u64) {
-        self.modules.drop_unused(&mut self.allocator, &mut self.shared, now, KEEP);
-        for bytes in self.allocator.free_ranges(now) {
-            self.tables.unused(bytes);
-        }
+        self.modules.drop_unused(KEEP, now, &mut self.publisher.arena);
+        self.publisher.arena.return_memory(now);
         if self.lost > self.swept {
             self.swept = self.lost;
             self.drop_ended();
@@ -113,9 +111,7 @@ impl Registry {
     }
 
     pub(super) fn forget(&mut self, pid: u32) {
-        if self.withdraw(pid) {
-            self.tables.remove_process(pid);
-        }
+        self.unpublish(pid);
         self.processes.remove(&pid);
     }
 
@@ -153,12 +149,10 @@ impl Registry {
         ranked.sort_unstable();
         let goal = self.limits.regions / 4 * 3;
         for (rank, pid) in ranked {
-            if self.region_count.get() <= goal && self.published_mappings <= goal {
+            if self.region_count.get() <= goal && self.publisher.mappings() <= goal {
                 break;
             }
-            if self.withdraw(pid) {
-                self.tables.remove_process(pid);
-            }
+            self.unpublish(pid);
             let is_idle = matches!(rank, Rank::Idle { .. });
             if !is_idle {
                 self.mark_exceeding(pid);
@@ -190,8 +184,7 @@ impl Registry {
         idle.sort_unstable();
         idle.truncate(idle.len().div_ceil(2));
         for &(_, pid) in &idle {
-            self.withdraw(pid);
-            self.tables.remove_process(pid);
+            self.unpublish(pid);
         }
         !idle.is_empty()
     }

@@ -126,6 +126,17 @@ impl ReadLimit {
     }
 }
 
+/// Time until a table that failed to build is tried again, in nanoseconds. Doubles with each failure.
+const RETRY_DELAY: u64 = 1_000_000_000;
+
+/// Maximum number of times that it doubles.
+const MAX_DOUBLINGS: u32 = 6;
+
+/// Returns the time until a file is tried again after `failures` failures, in nanoseconds.
+pub(super) fn retry_after(failures: u32) -> u64 {
+    RETRY_DELAY << failures.min(MAX_DOUBLINGS)
+}
+
 /// Bytes of mappings a second that are published for large processes, and the same without
 /// interruption.
 const LARGE_BYTES: u64 = 16 << 20;

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::modules::Modules;
-use super::{IDLE, Registry, epochs};
+use super::{IDLE, Registry};
 use crate::process::{FileName, Region, Regions, System};
 use crate::sample::{FileId, MapEvent};
 
@@ -57,7 +57,7 @@ impl Registry {
                 return false;
             }
         };
-        let since = epochs::next(self.epoch);
+        let since = self.publisher.next_epoch();
         let Registry { processes, modules, system, names, limits, region_count, .. } = self;
         let most = limits.mappings;
         let Some(entry) = processes.get_mut(&pid) else { return false };
@@ -94,9 +94,8 @@ impl Registry {
     }
 
     pub(super) fn map(&mut self, pid: u32, map: &MapEvent, now: u64) {
-        let since = epochs::next(self.epoch);
-        let Registry { processes, modules, allocator, shared, system, names, limits, region_count, .. } =
-            self;
+        let since = self.publisher.next_epoch();
+        let Registry { processes, modules, publisher, system, names, limits, region_count, .. } = self;
         let entry = processes.entry(pid).or_default();
         // Either it was there when the mappings were read, or it was unmapped since, which sends no event.
         let mut files = Files { pid, modules, limit: limits.modules, system: &**system };
@@ -121,7 +120,7 @@ impl Registry {
             // A compiler makes its memory executable again with each function, and that memory has no file.
             && !region.is_anonymous()
             && let Some(id) = modules.known(region).or_else(|| {
-                let has_room = modules.make_room(limits.modules, allocator, shared, now);
+                let has_room = modules.make_room(limits.modules, now, &mut publisher.arena);
                 has_room.then(|| modules.add(pid, region, &**system))?
             })
             && modules.place(id, region, now).is_some_and(|file| entry.interpreters.renew(file))

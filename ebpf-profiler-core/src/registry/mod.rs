@@ -22,6 +22,8 @@
 //! `/proc/PID/maps` is read for a process with unknown mappings, after a sample in an unknown mapping, and after lost
 //! events: at most every 50 ms a process at first, at most every 3.2 s if it goes on.
 
+mod arena;
+
 mod builder;
 
 mod compile;
@@ -29,6 +31,8 @@ mod compile;
 mod derive;
 
 mod describe;
+
+mod encode;
 
 mod epochs;
 
@@ -52,6 +56,10 @@ mod pace;
 
 mod publish;
 
+mod published;
+
+mod publisher;
+
 mod shared;
 
 mod tables;
@@ -61,7 +69,6 @@ mod until;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use ebpf_programs::abi::mapping::{Process, filter};
 use hashbrown::{HashMap, HashSet};
 
 #[cfg(feature = "live")]
@@ -71,20 +78,20 @@ use self::derive::Deriver;
 use self::epochs::Epochs;
 pub use self::limits::Limits;
 pub(crate) use self::limits::stacks_on;
-use self::limits::{MAX_MAPPINGS, PublishLimit, ReadLimit};
+use self::limits::{MAX_MAPPINGS, ReadLimit};
 use self::modules::Modules;
 use self::namer::Namer;
 use self::names::Names;
 #[cfg(feature = "live")]
 pub(crate) use self::pace::Pace;
-use self::publish::Published;
-use self::shared::SharedTables;
+use self::published::Published;
+use self::publisher::Publisher;
 use self::until::IsOver;
 use crate::jit::{JitNames, JitStats};
 use crate::language::{InterpreterStats, Interpreters, Journal};
 use crate::process::{Description, Module, ModuleId, Pids, RegionCount, Regions, System};
 use crate::sample::{Life, LifeEvent};
-use crate::tables::{Allocator, Tables};
+use crate::tables::Tables;
 use crate::unwind::UnwindCompiler;
 
 /// Maximum size of what may be the stack above a stack pointer, in bytes.
@@ -93,16 +100,13 @@ const MAX_STACK: u64 = 16 << 20;
 /// Time between the end of a process's first thread and the check for others, in nanoseconds. Doubles with each check.
 const LINGER: u64 = 1_000_000_000;
 
-/// Maximum number of processes whose samples the kernel side drops.
-const MAX_DROPPED: usize = 1 << 14;
-
 /// Time without a sample after which a process is idle, in nanoseconds.
 const IDLE: u64 = 1_000_000_000;
 
 /// The processes of the machine, their files, and their state in the kernel maps.
 pub struct Registry {
     system: Box<dyn System>,
-    tables: Box<dyn Tables>,
+    publisher: Publisher,
     compiler: Option<Arc<dyn UnwindCompiler>>,
     /// Compiles the tables of large files in another thread.
     builder: Option<Builder>,
@@ -110,8 +114,6 @@ pub struct Registry {
     deriver: Option<Deriver>,
     /// `true` if a file has derived rules.
     has_derived: bool,
-    allocator: Allocator,
-    shared: SharedTables,
     modules: Modules,
     namer: Namer,
     processes: HashMap<u32, Entry>,
@@ -119,22 +121,11 @@ pub struct Registry {
     leaving: VecDeque<(u64, u32)>,
     /// The processes to sample, with those that they fork; `None` for all.
     selected: Option<HashSet<u32>>,
-    /// Other processes, whose samples the kernel side was told to drop.
-    dropped: HashSet<u32>,
     limits: Limits,
     names: Names,
     /// Descriptions that were read when the batch began.
     described: HashMap<u32, Description>,
     region_count: RegionCount,
-    /// Number of the last published state.
-    epoch: u32,
-    /// Number of batches that ended.
-    batch: u64,
-    /// Withdrawn states, with the last batches that were read by then: walks may still use them.
-    withdrawn_states: VecDeque<(u64, Arc<Published>)>,
-    /// Mappings in the arena.
-    published_mappings: usize,
-    publish_limit: PublishLimit,
     /// Processes to look at when the batch ends.
     due: Vec<u32>,
     /// Time of the last lost life event: what was known before is to be verified.
@@ -145,8 +136,6 @@ pub struct Registry {
     withdrawn: u64,
     /// Returns `true` once no tables are to be built any more.
     is_over: IsOver,
-    /// Returns the number of batches that were read and not taken yet.
-    waiting: Box<dyn Fn() -> u64 + Send>,
     stats: RegistryStats,
 }
 
@@ -234,34 +223,25 @@ impl Registry {
     ) -> Registry {
         Registry {
             system,
-            tables,
+            publisher: Publisher::new(tables, bytes),
             compiler: compiler.map(Arc::from),
             builder: None,
             deriver: None,
             has_derived: false,
-            allocator: Allocator::new(bytes),
-            shared: SharedTables::default(),
             modules: Modules::default(),
             namer: Namer::default(),
             processes: HashMap::new(),
             leaving: VecDeque::new(),
             described: HashMap::new(),
             selected: None,
-            dropped: HashSet::new(),
             limits: Limits::default(),
             names: Names::default(),
             region_count: RegionCount::default(),
-            epoch: 0,
-            batch: 0,
-            withdrawn_states: VecDeque::new(),
-            published_mappings: 0,
-            publish_limit: PublishLimit::default(),
             due: Vec::new(),
             lost: 0,
             swept: 0,
             withdrawn: 0,
             is_over: Arc::new(|| false),
-            waiting: Box::new(|| 0),
             stats: RegistryStats::default(),
         }
     }
@@ -286,7 +266,7 @@ impl Registry {
     /// Asks `waiting` how many batches were read and not taken yet, where they are read ahead.
     #[cfg(feature = "live")]
     pub(crate) fn read_ahead(&mut self, waiting: impl Fn() -> u64 + Send + 'static) {
-        self.waiting = Box::new(waiting);
+        self.publisher.read_ahead(waiting);
     }
 
     /// Returns `true` once nothing further is to be learned of processes.
@@ -302,16 +282,13 @@ impl Registry {
     /// Samples these processes and what they fork from now on.
     pub fn set_filter(&mut self, pids: &Pids) {
         self.selected = pids.only().map(|pids| pids.iter().copied().collect());
-        // Processes that the former filter dropped are published again when they are next sampled.
-        for pid in self.dropped.drain() {
-            self.tables.remove_process(pid);
-        }
+        self.publisher.drop_no_samples();
         for (&pid, entry) in &self.processes {
             match &entry.published {
                 Some(published) => {
-                    let _ = self.tables.set_process(pid, &published.process);
+                    let _ = self.publisher.set_process(pid, &published.process);
                 }
-                None => self.tables.remove_process(pid),
+                None => self.publisher.remove_process(pid),
             }
         }
     }
@@ -326,10 +303,8 @@ impl Registry {
     pub fn passes_filter(&mut self, pid: u32) -> bool {
         let is_selected = self.is_selected(pid);
         // Without room the samples still arrive, and are dropped here.
-        if !is_selected && (self.dropped.len() < MAX_DROPPED || self.dropped.contains(&pid)) {
-            self.dropped.insert(pid);
-            let process = Process { filter: filter::DROP, ..Process::default() };
-            let _ = self.tables.set_process(pid, &process);
+        if !is_selected {
+            self.publisher.drop_samples(pid);
         }
         is_selected
     }
@@ -359,8 +334,7 @@ impl Registry {
     pub fn apply(&mut self, event: &LifeEvent) {
         self.enforce_limits(event.time);
         if matches!(event.life, Life::Executed | Life::Exited) {
-            // The kernel side itself forgets a process that executes or ends.
-            self.dropped.remove(&event.pid);
+            self.publisher.forget_dropped(event.pid);
         }
         match &event.life {
             Life::Forked { parent } => self.fork(event.pid, *parent),
@@ -392,7 +366,7 @@ impl Registry {
 
     /// Returns the arena, for walks in user space.
     pub fn tables(&self) -> &dyn Tables {
-        &*self.tables
+        &*self.publisher.arena.tables
     }
 
     /// Returns the machine.
@@ -424,7 +398,7 @@ impl Registry {
     /// Returns the counters.
     pub fn stats(&self) -> RegistryStats {
         RegistryStats {
-            table_bytes: self.allocator.used(),
+            table_bytes: self.publisher.arena.used(),
             processes: self.processes.len() as u64,
             mappings: self.region_count.get() as u64,
             interpreters: self.namer.interpreters.clone(),
@@ -464,8 +438,8 @@ impl Registry {
         // The kernel side gave the child the state of its parent at that moment. Meanwhile that of the parent may be
         // another, and the child may have ended.
         match &entry.published {
-            Some(published) => self.tables.replace_process(pid, &published.process),
-            None if is_selected => self.tables.remove_process(pid),
+            Some(published) => self.publisher.replace_process(pid, &published.process),
+            None if is_selected => self.publisher.remove_process(pid),
             None => {}
         }
         self.processes.insert(pid, entry);

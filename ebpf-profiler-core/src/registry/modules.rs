@@ -7,14 +7,13 @@ use ebpf_programs::abi::interpreter;
 use ebpf_programs::abi::mapping::kind;
 use hashbrown::HashMap;
 
+use super::arena::Arena;
 use super::compile::Failure;
-use super::publish::Published;
-use super::shared::SharedTables;
+use super::published::Published;
 use crate::elf::{Elf, Segment, code_address};
 use crate::language::{FoundRuntime, Language, RuntimeFiles};
 use crate::process::{Mapped, Module, ModuleId, Opener, Region, System};
 use crate::sample::FileId;
-use crate::tables::Allocator;
 use crate::unwind::BareFunction;
 
 /// The mapped files.
@@ -300,35 +299,21 @@ impl Modules {
 
     /// Drops unused modules if there are `limit` of them, or twice the number that the previous call left.
     /// Returns `true` if fewer than `limit` are left.
-    pub(super) fn make_room(
-        &mut self,
-        limit: usize,
-        allocator: &mut Allocator,
-        shared: &mut SharedTables,
-        now: u64,
-    ) -> bool {
+    pub(super) fn make_room(&mut self, limit: usize, now: u64, arena: &mut Arena) -> bool {
         if self.entries.len() >= limit.min(self.purge_at.max(MANY)) {
-            self.drop_unused(allocator, shared, now, KEEP_AT_LEAST);
+            self.drop_unused(KEEP_AT_LEAST, now, arena);
             self.purge_at = self.entries.len() * 2;
         }
         self.entries.len() < limit
     }
 
     /// Drops the modules that no published process has had mapped for `keep` nanoseconds, and frees their tables.
-    pub(super) fn drop_unused(
-        &mut self,
-        allocator: &mut Allocator,
-        shared: &mut SharedTables,
-        now: u64,
-        keep: u64,
-    ) {
+    pub(super) fn drop_unused(&mut self, keep: u64, now: u64, arena: &mut Arena) {
         self.entries.retain(|_, entry| {
             let kept = entry.seen || entry.references > 0 || now.saturating_sub(entry.used) < keep;
             for table in entry.former.into_iter().chain([entry.table]) {
-                if let (false, Table::Ready { place, bytes }) = (kept, table)
-                    && shared.release(place)
-                {
-                    allocator.free(place, bytes, now);
+                if let (false, Table::Ready { place, bytes }) = (kept, table) {
+                    arena.free_table(place, bytes, now);
                 }
             }
             kept

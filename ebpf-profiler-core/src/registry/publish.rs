@@ -13,36 +13,17 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use ebpf_programs::abi::arena::UNIT;
-use ebpf_programs::abi::mapping::{Mapping, Process, filter, kind};
+use ebpf_programs::abi::mapping::{Process, filter};
 use ebpf_programs::abi::record::frame;
 use hashbrown::HashMap;
 
-use super::limits::MAX_MAPPINGS;
-use super::modules::{Modules, Table};
-use super::{Entry, Registry, epochs, tables};
-use crate::language::{Memory, SampleId, Unreadable};
-use crate::process::{Mapped, ModuleId, Region};
+use super::encode::Encoded;
+use super::limits::retry_after;
+use super::{Entry, Registry};
+use crate::language::{SampleId, Unreadable};
+use crate::process::{Mapped, ModuleId};
 use crate::sample::{Body, TickRecord};
 use crate::trace::Stop;
-
-/// The state of a process in the kernel maps. Forked children share it until their mappings change.
-pub(super) struct Published {
-    pub(super) process: Process,
-    /// Its modules, each once, in ascending order.
-    pub(super) modules: Vec<ModuleId>,
-    /// `true` if memory without a file awaits a runtime.
-    awaits: bool,
-    /// Bytes of the descriptions of its interpreters in the arena.
-    described: usize,
-}
-
-impl Published {
-    /// Returns the number of bytes of its mappings in the arena.
-    fn mapped(&self) -> usize {
-        self.process.count as usize * size_of::<Mapping>()
-    }
-}
 
 impl Registry {
     /// Publishes the current mappings of a process. Called for every raw sample.
@@ -74,8 +55,7 @@ impl Registry {
     /// Publishes the processes that changed and were sampled. Called at the end of a batch, which has all samples from before its
     /// beginning.
     pub fn publish_changed(&mut self, now: u64) {
-        self.batch += 1;
-        self.free_withdrawn(now);
+        self.publisher.end_batch(&mut self.modules, now);
         self.retry_table(now);
         let due = std::mem::take(&mut self.due);
         for pid in due {
@@ -115,7 +95,7 @@ impl Registry {
         entry.sampled = entry.sampled.max(now);
         let sample = SampleId { time: now, cpu: tick.cpu, tid: tick.tid };
         let recorded = self.namer.journal.recall_outdated(sample);
-        let is_outdated = recorded.unwrap_or_else(|| entry.is_outdated(tick, self.batch));
+        let is_outdated = recorded.unwrap_or_else(|| entry.is_outdated(tick, self.publisher.batch()));
         if is_outdated {
             self.namer.journal.record_outdated(sample);
             self.stats.outdated_walks += 1;
@@ -178,7 +158,7 @@ impl Registry {
         if now < entry.next_publish {
             return None;
         }
-        if !self.publish_limit.allow(entry.regions.len(), now) {
+        if !self.publisher.allow(entry.regions.len(), now) {
             entry.next_publish = now.saturating_add(NO_WAIT);
             return None;
         }
@@ -187,7 +167,7 @@ impl Registry {
         match &process {
             Some(process) => self.set_process(pid, process, now),
             // The former state lies where other data will lie soon.
-            None if was_published => self.tables.remove_process(pid),
+            None if was_published => self.publisher.remove_process(pid),
             None => {}
         }
         process
@@ -202,9 +182,9 @@ impl Registry {
     }
 
     fn set_process(&mut self, pid: u32, process: &Process, now: u64) {
-        let mut result = self.tables.set_process(pid, process);
+        let mut result = self.publisher.set_process(pid, process);
         if result.is_err() && self.withdraw_idle(now) {
-            result = self.tables.set_process(pid, process);
+            result = self.publisher.set_process(pid, process);
         }
         if result.is_err() {
             *self.stats.without_table.entry("processes beyond what the kernel side knows").or_default() += 1;
@@ -215,111 +195,38 @@ impl Registry {
     fn write_mappings(&mut self, pid: u32, now: u64) -> Option<Process> {
         let opened = self.resolve(pid, now);
         self.discover_runtimes(pid, now);
-        if self.published_mappings + self.processes.get(&pid)?.regions.len() > self.limits.regions {
+        if self.publisher.mappings() + self.processes.get(&pid)?.regions.len() > self.limits.regions {
             self.evict(now);
         }
         let entry = self.processes.get_mut(&pid)?;
-        let count = entry.regions.len() as u64;
-        // The first time is free: a program that begins is published while it loads its libraries.
-        let wait = count * MAPPING_WAIT + opened as u64 * FILE_WAIT;
-        entry.next_publish = if wait < NO_WAIT { now } else { now.saturating_add(wait) };
+        entry.next_publish = next_publish(entry.regions.len(), opened, now);
         let system = &*self.system;
         let memory =
             |address: u64, buffer: &mut [u8]| system.read(pid, address, buffer).map_err(|_| Unreadable);
-        let (parts, is_cut) = parts(entry, &memory);
-        if parts.is_empty() {
-            return None;
-        }
-        let awaits = entry.awaits_runtime(now);
-        let without_file = if awaits { kind::AWAITED } else { kind::BARE };
-        let (bytes, pending) = kernel_mappings(&parts, &self.modules, without_file);
-        let descriptions = entry.interpreters.bytes();
-        self.tables.need_walkers(entry.interpreters.walkers());
-        let mappings = self.write_bytes(&bytes, now)?;
-        let interpreters = match descriptions.as_slice() {
-            [] => 0,
-            descriptions => {
-                let place = self.write_bytes(descriptions, now);
-                if place.is_none() {
-                    self.allocator.free(mappings, bytes.len(), now);
-                }
-                place?
-            }
-        };
-        let count = (bytes.len() / size_of::<Mapping>()) as u32;
-        if is_cut {
+        let encoded = Encoded::new(entry, &self.modules, &memory, now)?;
+        let places = self.publisher.write(&encoded, now)?;
+        if encoded.is_cut {
             self.mark_exceeding(pid);
         }
         let entry = self.processes.get_mut(&pid)?;
-        let raw_budget = entry.raw_budget(now);
-        let names = entry.interpreters.names_version();
-        self.epoch = epochs::next(self.epoch);
-        let epoch = self.epoch;
-        let process =
-            Process { mappings, count, raw_budget, filter: filter::KEEP, interpreters, names, epoch };
-        let published = Arc::new(Published {
-            process,
-            awaits,
-            described: descriptions.len(),
-            modules: modules_of(entry),
-        });
-        self.published_mappings += count as usize;
-        for &id in &published.modules {
-            self.modules.acquire(id, now);
-        }
-        for Pending { module, index, interpreter } in pending {
-            if let Some(module) = self.modules.get_mut(module) {
-                module.wait(&published, index, interpreter);
-            }
-        }
-        entry.published = Some(published);
-        entry.is_changed = false;
-        Some(process)
-    }
-
-    /// Copies bytes into the arena and returns their place.
-    fn write_bytes(&mut self, bytes: &[u8], now: u64) -> Option<u32> {
-        let place = self.allocator.allocate(bytes.len(), now)?;
-        if self.tables.write(u64::from(place) * UNIT as u64, bytes).is_err() {
-            self.allocator.free(place, bytes.len(), now);
-            return None;
-        }
-        Some(place)
+        Some(self.publisher.publish(entry, encoded, places, &mut self.modules, now))
     }
 
     /// Withdraws the published state of a process. Returns `true` if there was one.
     pub(super) fn withdraw(&mut self, pid: u32) -> bool {
-        let read = self.batch + (self.waiting)();
-        let Some(entry) = self.processes.get_mut(&pid) else { return false };
-        let Some(published) = entry.published.take() else { return false };
-        entry.epochs.withdraw(published.process.epoch, self.batch, read);
-        if Arc::strong_count(&published) == 1 {
-            // No other process shares it.
-            self.published_mappings -= published.process.count as usize;
-            self.withdrawn_states.push_back((read, published));
-        }
-        true
+        self.processes.get_mut(&pid).is_some_and(|entry| self.publisher.withdraw(entry))
     }
 
-    /// Frees the states that no walk uses any more: those of children that were forked before they were withdrawn, too.
-    fn free_withdrawn(&mut self, now: u64) {
-        while let Some((batch, _)) = self.withdrawn_states.front()
-            && batch + epochs::UNUSED <= self.batch
-            && let Some((_, published)) = self.withdrawn_states.pop_front()
-        {
-            self.allocator.free(published.process.mappings, published.mapped(), now);
-            if published.described > 0 {
-                self.allocator.free(published.process.interpreters, published.described, now);
-            }
-            for &id in &published.modules {
-                self.modules.release(id, now);
-            }
+    /// Withdraws the published state of a process, and removes it from the map of processes.
+    pub(super) fn unpublish(&mut self, pid: u32) {
+        if self.withdraw(pid) {
+            self.publisher.remove_process(pid);
         }
     }
 
     /// Finds the files of all regions. Returns the number of files that were opened for the first time, or in vain.
     pub(super) fn resolve(&mut self, pid: u32, now: u64) -> usize {
-        let Registry { processes, modules, system, allocator, shared, limits, .. } = self;
+        let Registry { processes, modules, system, publisher, limits, .. } = self;
         let Some(entry) = processes.get_mut(&pid) else { return 0 };
         let mut tried: HashMap<*const _, Option<ModuleId>> = HashMap::new();
         let mut opened = 0;
@@ -334,7 +241,7 @@ impl Registry {
                     modules.return_to(id, || system.opener(pid, &region.map()));
                     return Some(id);
                 }
-                if opened >= limits.files || !modules.make_room(limits.modules, allocator, shared, now) {
+                if opened >= limits.files || !modules.make_room(limits.modules, now, &mut publisher.arena) {
                     exceeds = true;
                     return None;
                 }
@@ -348,7 +255,7 @@ impl Registry {
         entry.exceeds |= exceeds;
         entry.unopened = tried.values().any(Option::is_none).then(|| {
             let attempts = entry.unopened.map_or(0, |(_, attempts)| attempts);
-            (now.saturating_add(tables::retry_after(attempts)), attempts.saturating_add(1))
+            (now.saturating_add(retry_after(attempts)), attempts.saturating_add(1))
         });
         opened
     }
@@ -367,12 +274,12 @@ impl Entry {
     }
 
     /// Returns `true` if samples in memory without a file are to wait for a runtime that isn't attached yet.
-    fn awaits_runtime(&self, now: u64) -> bool {
+    pub(super) fn awaits_runtime(&self, now: u64) -> bool {
         self.awaited < MAX_AWAITED && self.interpreters.await_memory(now)
     }
 
     /// Returns the number of raw samples for want of a mapping that the process is granted.
-    fn raw_budget(&self, now: u64) -> u32 {
+    pub(super) fn raw_budget(&self, now: u64) -> u32 {
         if self.exceeds {
             return 0;
         }
@@ -395,84 +302,12 @@ fn touches(body: &Body<'_>, addresses: Range<u64>) -> bool {
     *omitted > 0 || frames.any(|word| addresses.contains(&(word & frame::ADDRESS)))
 }
 
-/// The modules of a process, each once.
-fn modules_of(entry: &Entry) -> Vec<ModuleId> {
-    let mut modules: Vec<ModuleId> =
-        entry.regions.iter().filter_map(|region| Some(region.file?.module)).collect();
-    modules.sort_unstable();
-    modules.dedup();
-    modules.shrink_to_fit();
-    modules
-}
-
-/// A region, or a part of it that a runtime owns.
-struct Part<'a> {
-    start: u64,
-    end: u64,
-    region: &'a Region,
-    /// `true` if a runtime owns it.
-    is_owned: bool,
-    /// Number of the runtime that owns it, or whose loop is in it; 0 for none.
-    interpreter: u16,
-}
-
-/// Returns the regions of a process, split where their owner changes, and `true` if some are left out because there are too many.
-fn parts<'a>(entry: &'a Entry, memory: &dyn Memory) -> (Vec<Part<'a>>, bool) {
-    let owned = entry.interpreters.owned();
-    let mut parts = Vec::with_capacity(entry.regions.len());
-    for region in entry.regions.iter() {
-        owned.split(region, memory, |start, end, owner| {
-            let mut add = |start, end, interpreter| {
-                parts.push(Part { start, end, region, is_owned: owner != 0, interpreter });
-            };
-            match region.file {
-                Some(file) if owner == 0 => entry.interpreters.split(file, (start, end), add),
-                _ => add(start, end, owner),
-            }
-        });
-    }
-    let is_cut = parts.len() > MAX_MAPPINGS;
-    parts.truncate(MAX_MAPPINGS);
-    (parts, is_cut)
-}
-
-/// A mapping whose file has no table yet.
-struct Pending {
-    module: ModuleId,
-    /// Index among the mappings of the process.
-    index: u32,
-    interpreter: u16,
-}
-
-/// Returns the parts as the kernel side reads them, and those that wait for a table. Memory without a named file and owner is of
-/// kind `without_file`.
-fn kernel_mappings(parts: &[Part<'_>], modules: &Modules, without_file: u16) -> (Vec<u8>, Vec<Pending>) {
-    let mut bytes = Vec::with_capacity(parts.len() * size_of::<Mapping>());
-    let mut pending = Vec::new();
-    for (part, index) in parts.iter().zip(0..) {
-        let file = part.region.file;
-        let table = file.and_then(|file| modules.get(file.module)).map(|entry| entry.table);
-        let interpreter = part.interpreter;
-        let has_file = !part.region.is_anonymous() && !part.region.is_shared_memory();
-        let (place, kind) = match part.is_owned {
-            true => (0, kind::RUNTIME),
-            false if !has_file => (0, without_file),
-            false => table.map_or((0, kind::BARE), Table::words),
-        };
-        let may_come = !part.is_owned && has_file && table.is_some_and(Table::may_come);
-        if let Some(file) = file
-            && may_come
-        {
-            pending.push(Pending { module: file.module, index, interpreter });
-        }
-        bytes.extend(part.start.to_ne_bytes());
-        bytes.extend(part.end.to_ne_bytes());
-        bytes.extend(file.map_or(0, |file| file.bias).to_ne_bytes());
-        bytes.extend(place.to_ne_bytes());
-        bytes.extend(kind.to_ne_bytes());
-        bytes.extend(interpreter.to_ne_bytes());
-    }
-    (bytes, pending)
+/// Returns the time from which on a process may be published again, by the number of its mappings, and of the files that
+/// were opened for it.
+fn next_publish(mappings: usize, opened: usize, now: u64) -> u64 {
+    // The first time is free: a program that begins is published while it loads its libraries.
+    let wait = mappings as u64 * MAPPING_WAIT + opened as u64 * FILE_WAIT;
+    if wait < NO_WAIT { now } else { now.saturating_add(wait) }
 }
 
 /// Raw samples for want of a mapping that a process is granted each time that it is published.

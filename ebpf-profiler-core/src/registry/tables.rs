@@ -13,32 +13,16 @@ use std::collections::btree_map::Entry as Count;
 use std::sync::Arc;
 use std::time::Instant;
 
-use ebpf_programs::abi::arena::UNIT;
-use ebpf_programs::abi::mapping::Mapping;
-
 use super::Registry;
 use super::builder::{BuildQueue, Builder, Done, QueueOwner};
 use super::compile::{Failure, Job};
+use super::limits::retry_after;
 use super::modules::{Entry, Table};
 use crate::process::{ModuleId, Opener};
 use crate::unwind::Compiled;
 
-/// Time until a table that failed to build is tried again, in nanoseconds. Doubles with each failure.
-const RETRY: u64 = 1_000_000_000;
-
-/// Maximum number of times that it doubles.
-const MAX_DOUBLINGS: u32 = 6;
-
-/// Returns the time until a file is tried again after that many failures, in nanoseconds.
-pub(super) fn retry_after(failures: u32) -> u64 {
-    RETRY << failures.min(MAX_DOUBLINGS)
-}
-
 /// Reason for the last files of a profiler.
 const NOT_BUILT: &str = "files whose tables were not built before the end";
-
-/// Reason for tables beyond the memory of tables.
-const NO_ROOM: Failure = Failure::lasting("tables that did not fit");
 
 impl Registry {
     /// Lets a thread that runs `queue` compile the tables of files with at least `min_code` bytes of code.
@@ -119,7 +103,9 @@ impl Registry {
 
     /// Sets the table of a file, or the reason why there is none. Returns `false` if it is still to be built.
     fn install(&mut self, id: ModuleId, result: Result<Compiled, Failure>, now: u64) -> bool {
-        match result.and_then(|compiled| Ok((self.write_table(&compiled.image, now)?, compiled))) {
+        match result
+            .and_then(|compiled| Ok((self.publisher.arena.write_table(&compiled.image, now)?, compiled)))
+        {
             Ok((table, compiled)) => {
                 self.stats.tables += 1;
                 self.stats.unsupported_rows += u64::from(compiled.unsupported);
@@ -131,26 +117,10 @@ impl Registry {
             }
             Err(failure) => self.fail(id, failure, now),
         }
-        self.publish_table(id);
+        if let Some(entry) = self.modules.get_mut(id) {
+            self.publisher.publish_table(entry);
+        }
         true
-    }
-
-    /// Writes a table into the arena.
-    pub(super) fn write_table(&mut self, image: &[u8], now: u64) -> Result<Table, Failure> {
-        if image.is_empty() {
-            return Ok(Table::None);
-        }
-        if let Some(place) = self.shared.find(image, &*self.tables) {
-            return Ok(Table::Ready { place, bytes: image.len() });
-        }
-        let place = self.allocator.allocate(image.len(), now).ok_or(NO_ROOM)?;
-        let written = self.tables.write(u64::from(place) * UNIT as u64, image);
-        if written.and_then(|()| self.tables.renew()).is_err() {
-            self.allocator.free(place, image.len(), now);
-            return Err(NO_ROOM);
-        }
-        self.shared.add(image, place);
-        Ok(Table::Ready { place, bytes: image.len() })
     }
 
     /// Sets a table that was compiled, perhaps after failures.
@@ -225,7 +195,7 @@ impl Registry {
         let Entry { module, failed, .. } = self.modules.get(id)?;
         let maps_it = |entry: &&super::Entry| {
             let published = entry.published.as_ref().filter(|_| entry.ended.is_none());
-            published.is_some_and(|published| published.modules.binary_search(&id).is_ok())
+            published.is_some_and(|published| published.has(id))
         };
         let mut pids: Vec<u32> =
             self.processes.iter().filter(|(_, entry)| maps_it(entry)).map(|(&pid, _)| pid).collect();
@@ -236,25 +206,6 @@ impl Registry {
         let opener = self.system.opener(pid, &region.map());
         // It proves as much of the file as the former one did.
         (opener.foreign_inode().is_some() == module.is_foreign).then_some(opener)
-    }
-
-    /// Writes the place of a module's table into the published mappings that wait for it.
-    fn publish_table(&mut self, id: ModuleId) {
-        let Some(entry) = self.modules.get_mut(id) else { return };
-        let (place, kind) = entry.table.words();
-        let may_come = entry.table.may_come();
-        for waiting in entry.take_waiting() {
-            let Some(published) = waiting.published.upgrade() else { continue };
-            let words = u64::from(place) | u64::from(kind) << 32 | u64::from(waiting.interpreter) << 48;
-            let at = u64::from(published.process.mappings) * UNIT as u64;
-            let offset =
-                waiting.index as usize * size_of::<Mapping>() + core::mem::offset_of!(Mapping, table);
-            // Written before, so the room is there.
-            let _ = self.tables.write(at + offset as u64, &words.to_ne_bytes());
-            if may_come {
-                entry.wait(&published, waiting.index, waiting.interpreter);
-            }
-        }
     }
 }
 

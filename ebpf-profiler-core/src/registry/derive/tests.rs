@@ -3,6 +3,8 @@
 use std::thread;
 use std::time::Duration;
 
+use ebpf_programs::abi::arena::UNIT;
+use ebpf_programs::abi::mapping::{Mapping, kind};
 use ebpf_programs::abi::record::frame::{BARE, EXACT, GUESSED};
 
 use super::*;
@@ -111,7 +113,7 @@ fn withdrawn_states_have_the_new_table_too() {
     let (module, job) = queue.next().unwrap();
     let Ok(compiled) = job.run() else { panic!("it compiles") };
     registry.use_derived(module, compiled, 0);
-    for state in registry.withdrawn_states.iter().map(|(_, state)| state).chain([&former]) {
+    for state in registry.publisher.withdrawn().chain([&former]) {
         let at = state.process.mappings as usize * UNIT + core::mem::offset_of!(Mapping, table);
         let place = registry.tables().piece((at / 4) as u32).unwrap()[0];
         let Some(Table::Ready { place: expected, .. }) = registry.modules.get(id).map(|entry| entry.table)
@@ -120,7 +122,7 @@ fn withdrawn_states_have_the_new_table_too() {
         };
         assert_eq!(place, expected);
     }
-    assert_eq!(registry.withdrawn_states.len(), 1);
+    assert_eq!(registry.publisher.withdrawn().count(), 1);
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::sync::mpsc::channel;
 use std::thread;
 
 use ebpf_programs::abi::VERSION;
+use ebpf_programs::abi::arena::UNIT;
 use ebpf_programs::abi::mapping::{Mapping, kind};
 use ebpf_programs::abi::registers::{Registers, x86_64};
 
