@@ -27,7 +27,8 @@
 //! functions refer to their code through a table: one of the process, from 26 on one of each
 //! isolate. Code that no object of the function refers to, such as the prologue of a leaf or a loop
 //! that was optimized while it ran, is identified by the address in it, the bytes there and the
-//! function; the code is found by the object before it.
+//! function; the code is found by the object before it. The last of such codes are kept, so that
+//! their frames have names when the function was freed before they were read.
 //!
 //! # Limits
 //!
@@ -79,6 +80,8 @@ mod script;
 mod positions;
 
 mod code;
+
+mod former;
 
 mod wasm;
 

@@ -10,6 +10,7 @@ use ebpf_programs::walk::identity::v8 as identity;
 
 use super::code::{self, Code, Deopt};
 use super::find::Facts;
+use super::former::FormerCodes;
 use super::heap::{Heap, Object};
 use super::positions::{self, Position};
 use super::script::{Script, Scripts};
@@ -39,6 +40,7 @@ pub(super) struct Names {
     codes: std::collections::BTreeMap<u64, Code>,
     /// Functions in optimized code that was found so, by the code and its check.
     optimized: HashMap<(Object, u32), Arc<Function>>,
+    former: FormerCodes,
     wasm: Option<Modules>,
 }
 
@@ -53,6 +55,7 @@ impl Names {
             functions: HashMap::new(),
             codes: Default::default(),
             optimized: HashMap::new(),
+            former: FormerCodes::default(),
             wasm,
         }
     }
@@ -131,8 +134,16 @@ impl Names {
         Ok(function)
     }
 
-    /// Names the function whose code covers an address.
+    /// Names the function whose code covers an address, or covered it at the sample.
     fn at_address(&mut self, heap: &Heap<'_>, pc: u64, check: u32) -> Result<Function, Reason> {
+        self.in_code_at(heap, pc, check).or_else(|reason| {
+            let (function, offset) = self.former.find(pc, check).ok_or(reason)?;
+            Ok(at_offset(function, offset))
+        })
+    }
+
+    /// Names the function whose code covers an address by now.
+    fn in_code_at(&mut self, heap: &Heap<'_>, pc: u64, check: u32) -> Result<Function, Reason> {
         let around: [u8; 16] = heap.memory.array(pc.wrapping_sub(8))?;
         let around = [0, 1].map(|index| u64::from_le_bytes(around.as_chunks().0[index]));
         let is_of = |function| address_check(function, &around) == check;
@@ -152,24 +163,17 @@ impl Names {
         }
         let shared =
             if code.is_baseline(heap) { self.function_of(heap, &code)? } else { code.deopt(heap)?.shared };
+        let check_of_shared = check_of(heap, shared)?;
         // A leaf's function may be unknown.
-        if !is_of(check_of(heap, shared)?) && !is_of(0) {
+        if !is_of(check_of_shared) && !is_of(0) {
             return Err(Reason::Replaced);
         }
         let function = match code.is_baseline(heap) {
             true => Arc::new(self.baseline(heap, shared, Some(code))?),
             false => self.optimized_once(heap, &code)?,
         };
-        // There is but one position.
-        let offset = pc.wrapping_sub(code.start) as u32;
-        let mut lines = Lines::default();
-        lines.push(0, function.lines.at(offset));
-        let mut inlines = Inlines::default();
-        let calls: Vec<_> =
-            function.inlines.at(offset).map(|(inlined, line)| (inlines.add(inlined.clone()), line)).collect();
-        inlines.push(0, &calls);
-        let named = Function::new(&*function.name).with_file(&*function.file);
-        Ok(named.with_start_line(function.start_line).with_lines(lines).with_inlines(inlines))
+        self.former.keep(heap, code, check_of_shared, &function);
+        Ok(at_offset(&function, pc.wrapping_sub(code.start) as u32))
     }
 
     /// Returns the code that covers an address.
@@ -253,6 +257,7 @@ impl Attached for Names {
         match form {
             shape::INTERPRETED | shape::BASELINE => Ok(check_of(&heap, Object::at(address)?)? == check),
             shape::OPTIMIZED => Ok(Code::read(&heap, Object::at(address)?)?.check == check),
+            _ if self.former.find(address, check).is_some() => Ok(true),
             _ => {
                 let around: [u8; 16] = memory.array(address.wrapping_sub(8))?;
                 let around = [0, 1].map(|index| u64::from_le_bytes(around.as_chunks().0[index]));
@@ -260,6 +265,18 @@ impl Attached for Names {
             }
         }
     }
+}
+
+/// Returns a function as it is at an offset of its code. There is but one position.
+fn at_offset(function: &Function, offset: u32) -> Function {
+    let mut lines = Lines::default();
+    lines.push(0, function.lines.at(offset));
+    let mut inlines = Inlines::default();
+    let calls: Vec<_> =
+        function.inlines.at(offset).map(|(inlined, line)| (inlines.add(inlined.clone()), line)).collect();
+    inlines.push(0, &calls);
+    let named = Function::new(&*function.name).with_file(&*function.file);
+    named.with_start_line(function.start_line).with_lines(lines).with_inlines(inlines)
 }
 
 /// Returns the baseline code of a `SharedFunctionInfo`.
