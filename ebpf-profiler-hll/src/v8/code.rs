@@ -155,11 +155,7 @@ impl Code {
     /// itself.
     pub(super) fn find(heap: &Heap<'_>, pc: u64) -> Option<Code> {
         let layout = &heap.layout.code;
-        // Distance from the word that is searched for to the instructions.
-        let distance = match layout.instructions {
-            0 => u64::from(layout.header).checked_sub(8)?,
-            instructions => instructions.into(),
-        };
+        let distance = distance(heap)?;
         let mut page = [0; PAGE as usize];
         let mut loaded = 0;
         let last = pc & !(ALIGNMENT - 1);
@@ -181,6 +177,26 @@ impl Code {
             }
         }
         None
+    }
+
+    /// Returns `true` if it still has its instructions. An object that was freed may look as before
+    /// when other code has taken their place.
+    pub(super) fn is_current(&self, heap: &Heap<'_>) -> bool {
+        let owner = || {
+            let at = self.start.checked_sub(distance(heap)?)?;
+            heap.memory.array(at).ok().map(u64::from_le_bytes)
+        };
+        let is_owner = heap.layout.code.instructions != 0 || owner() == Some(self.object.tagged());
+        is_owner && Code::read(heap, self.object) == Ok(*self)
+    }
+}
+
+/// Returns the distance to instructions from the word that refers to their `Code`, or from the
+/// start of that.
+fn distance(heap: &Heap<'_>) -> Option<u64> {
+    match heap.layout.code.instructions {
+        0 => u64::from(heap.layout.code.header).checked_sub(8),
+        instructions => Some(instructions.into()),
     }
 }
 

@@ -43,7 +43,7 @@ impl FormerCodes {
             return;
         };
         // It may have been replaced while it was copied.
-        if Code::read(heap, code.object) == Ok(code) {
+        if code.is_current(heap) {
             self.push(FormerCode { code, shared, instructions, function: function.clone() });
         }
     }

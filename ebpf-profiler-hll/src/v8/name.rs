@@ -180,7 +180,7 @@ impl Names {
     fn code_at(&mut self, heap: &Heap<'_>, pc: u64) -> Option<Code> {
         let known =
             self.codes.range(..=pc).next_back().map(|(_, code)| *code).filter(|code| code.contains(pc));
-        if let Some(known) = known.filter(|known| Code::read(heap, known.object) == Ok(*known)) {
+        if let Some(known) = known.filter(|known| known.is_current(heap)) {
             return Some(known);
         }
         let code = Code::find(heap, pc)?;
