@@ -63,7 +63,7 @@ impl Pipeline {
         }
         let is_replaced = match &event.life {
             Life::Executed | Life::Forked { .. } => true,
-            Life::Mapped(map) => self.registry.overlaps(event.pid, map.start..map.end),
+            Life::Mapped(map) => self.registry.processes().overlaps(event.pid, map.start..map.end),
             _ => false,
         };
         if is_replaced {

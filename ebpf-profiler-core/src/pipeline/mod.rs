@@ -353,7 +353,7 @@ impl Pipeline {
         self.splice.clear();
         self.splice.extend(leaf);
         self.user_frames(tick, matches!(tick.stop, Stop::Root | Stop::Coroutine));
-        let exceeds = tick.stop == Stop::Unmapped && self.registry.exceeds(tick.pid);
+        let exceeds = tick.stop == Stop::Unmapped && self.registry.processes().exceeds(tick.pid);
         let stop = if exceeds { Stop::TooManyMappings } else { tick.stop };
         let stop = self.detect_exec(tick, stop);
         self.add(tick, stop, None);
@@ -380,11 +380,12 @@ impl Pipeline {
         }
         self.stats.raw += 1;
         let is_exec = stop == Stop::NoUserStack
-            && (self.execs.is_before_exec(tick) || self.registry.is_after_exec(tick.pid, tick.time));
+            && (self.execs.is_before_exec(tick)
+                || self.registry.processes().is_after_exec(tick.pid, tick.time));
         let stop = if is_exec { Stop::Exec } else { stop };
         self.splice.clear();
         let registry = &self.registry;
-        let runs_them = |address| registry.is_of_first_interpreter(tick.pid, address);
+        let runs_them = |address| registry.processes().is_of_first_interpreter(tick.pid, address);
         self.splice.extend_with(self.walker.frames(), calls, runs_them);
         self.user_frames(tick, matches!(stop, Stop::Root | Stop::Coroutine));
         let stop = self.detect_exec(tick, stop);
@@ -397,7 +398,7 @@ impl Pipeline {
         let is_gone = matches!(stop, Stop::Unreadable | Stop::Unmapped)
             && !tick.kernel.is_empty()
             && matches!(user, [] | [Frame::Anonymous { .. }])
-            && self.registry.is_after_exec(tick.pid, tick.time);
+            && self.registry.processes().is_after_exec(tick.pid, tick.time);
         if !is_gone {
             return stop;
         }
@@ -447,7 +448,7 @@ impl Pipeline {
         self.stats.unlabelled += u64::from(labels.is_none());
         let thread = threads.number(builder, &mut self.registry, labels.unwrap_or_default(), tick);
         let (number, is_cut) =
-            self.stacks.trace(builder, self.registry.limits(), (tick.pid, tick.cpu), &trace);
+            self.stacks.trace(builder, self.registry.processes().limits(), (tick.pid, tick.cpu), &trace);
         self.stats.whole += u64::from(trace.is_whole() && !is_cut);
         let at = (thread, number);
         if !tick.is_held || early.is_some() {

@@ -26,7 +26,9 @@ pub(super) fn walk(
         // The memory of the process is gone: it exits or executes another program.
         return Stop::NoUserStack;
     }
-    let Some(process) = registry.publish(tick.pid, tick.time) else { return registry.stop_of(tick.pid) };
+    let Some(process) = registry.publish(tick.pid, tick.time) else {
+        return registry.processes().stop_of(tick.pid);
+    };
     let mut raw = Raw {
         walker,
         registry,
@@ -74,7 +76,8 @@ impl Raw<'_> {
         let system = self.registry.system();
         let fp = self.registers.values[x86_64::FP];
         let pid = self.tick.pid;
-        let end = end_of_stack(bottom, self.registers.thread, self.registry.stack_end(pid, bottom));
+        let end =
+            end_of_stack(bottom, self.registers.thread, self.registry.processes().stack_end(pid, bottom));
         let mut memory = Memory { stack: self.stack, bottom, end, fp, pid, system, missed: false };
         // Interpreter frames are not in the copied memory and have changed since.
         let registers = Registers { thread: 0, ..*self.registers };
@@ -121,7 +124,7 @@ impl Raw<'_> {
             Stop::Unmapped if self.walker.frames().is_empty() && !self.tick.kernel.is_empty() => {
                 Stop::NoUserStack
             }
-            Stop::Unmapped if self.registry.exceeds(self.tick.pid) => Stop::TooManyMappings,
+            Stop::Unmapped if self.registry.processes().exceeds(self.tick.pid) => Stop::TooManyMappings,
             Stop::Unreadable if self.missed => Stop::CopyEnds,
             stop => stop,
         }

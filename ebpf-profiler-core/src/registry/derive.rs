@@ -132,7 +132,8 @@ impl Registry {
                 self.republish_module(id);
             }
             Table::Ready { place: former, bytes } => {
-                let published = self.processes.values().filter_map(|entry| entry.published.as_deref());
+                let published =
+                    self.processes.entries.values().filter_map(|entry| entry.published.as_deref());
                 self.publisher.move_table(id, (former, place), published);
                 self.publisher.arena.free_table(former, bytes, now);
             }
@@ -142,13 +143,9 @@ impl Registry {
 
     /// Lets the processes that map a file be published again.
     fn republish_module(&mut self, id: ModuleId) {
-        let maps_it = |entry: &super::Entry| {
-            let published = entry.published.as_ref();
-            published.is_some_and(|published| published.has(id))
-        };
-        let pids: Vec<u32> =
-            self.processes.iter().filter(|(_, entry)| maps_it(entry)).map(|(&pid, _)| pid).collect();
-        pids.into_iter().for_each(|pid| self.republish_later(pid));
+        for pid in self.processes.pids_where(|entry| entry.has_published(id)) {
+            self.processes.republish_later(pid);
+        }
     }
 }
 

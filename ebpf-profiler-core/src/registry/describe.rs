@@ -4,8 +4,8 @@
 //! it. So descriptions are read as soon as samples arrive, before any of them is unwound, and a
 //! process that was forked, executed nothing and is gone has the container of its parent.
 
-use super::Registry;
-use crate::process::Description;
+use super::processes::Processes;
+use crate::process::{Description, System};
 
 /// Time after which a description is read again, in nanoseconds: a process can be moved to another
 /// control group, and change its user.
@@ -14,52 +14,58 @@ const MAX_AGE: u64 = 10_000_000_000;
 /// Generations that are searched for the container of a process that is gone.
 const MAX_GENERATIONS: usize = 4;
 
-impl Registry {
+impl Processes {
     /// Reads the description of a process with samples in the batch that begins, unless it is known
     /// and stays the same. `changes` if the process begins, ends or executes another program in
     /// the batch. `read` returns a description that came with the batch.
-    pub(crate) fn describe_early(
+    pub(super) fn describe_early(
         &mut self,
         pid: u32,
+        system: &dyn System,
         changes: bool,
         read: impl FnOnce() -> Option<Description>,
     ) {
-        let is_known = self.processes.get(&pid).is_some_and(|entry| entry.description.is_some());
+        let is_known = self.get(pid).is_some_and(|entry| entry.description.is_some());
         let is_due = changes || !is_known && self.is_selected(pid);
         if is_due && pid != 0 && !self.described.contains_key(&pid) {
             let description = match read() {
-                Some(description) => self.system.complete(pid, description),
-                None => self.system.describe(pid),
+                Some(description) => system.complete(pid, description),
+                None => system.describe(pid),
             };
             self.described.insert(pid, description);
         }
     }
 
     /// Forgets what was read early: the batch ends.
-    pub(crate) fn end_early(&mut self) {
+    pub(super) fn end_early(&mut self) {
         self.described.clear();
     }
 
     /// Returns the description of a process at a time.
-    pub fn describe(&mut self, pid: u32, now: u64) -> &Description {
-        let entry = self.processes.entry(pid).or_default();
+    pub(super) fn describe(
+        &mut self,
+        pid: u32,
+        now: u64,
+        system: &dyn System,
+        is_over: bool,
+    ) -> &Description {
+        let entry = self.entry(pid);
         let is_fresh = now.saturating_sub(entry.described) < MAX_AGE || entry.ended.is_some();
         if entry.description.is_none() || !is_fresh {
-            self.read_description(pid, now);
+            self.read_description(pid, now, system, is_over);
         }
-        self.processes.entry(pid).or_default().description.get_or_insert_default()
+        self.entry(pid).description.get_or_insert_default()
     }
 
-    fn read_description(&mut self, pid: u32, now: u64) {
-        let is_over = (self.is_over)();
+    fn read_description(&mut self, pid: u32, now: u64, system: &dyn System, is_over: bool) {
         let read = match self.described.remove(&pid) {
             Some(description) => description,
             None if is_over => Description::default(),
-            None => self.system.describe(pid),
+            None => system.describe(pid),
         };
         let is_gone = read == Description::default();
-        let inherited = if is_gone { self.inherited(pid) } else { None };
-        let entry = self.processes.entry(pid).or_default();
+        let inherited = if is_gone { self.inherited(pid, system) } else { None };
+        let entry = self.entry(pid);
         entry.described = now;
         if entry.description.is_none() || !is_gone {
             entry.description = Some(inherited.unwrap_or(read));
@@ -67,13 +73,13 @@ impl Registry {
     }
 
     /// Returns what a process that is gone had of its parent, if it executed no other program.
-    fn inherited(&self, pid: u32) -> Option<Description> {
-        let parent = self.processes.get(&pid)?.forked_by?;
+    fn inherited(&self, pid: u32, system: &dyn System) -> Option<Description> {
+        let parent = self.get(pid)?.forked_by?;
         let mut ancestor = Some(parent);
         for _ in 0..MAX_GENERATIONS {
-            let entry = self.processes.get(&ancestor?);
+            let entry = self.get(ancestor?);
             let known = entry.and_then(|entry| entry.description.clone());
-            let known = known.or_else(|| Some(self.system.describe(ancestor?)));
+            let known = known.or_else(|| Some(system.describe(ancestor?)));
             if let Some(known) = known.filter(|known| *known != Description::default()) {
                 let unknown = Description { created: 0, user: None, namespace_pid: 0, ..known };
                 return Some(Description { parent, ..unknown });
@@ -87,6 +93,7 @@ impl Registry {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::registry::Registry;
     use crate::sample::{Life, LifeEvent};
     use crate::tables::MemoryTables;
     use crate::testing::FakeSystem;
@@ -156,9 +163,9 @@ mod tests {
         let mut registry = registry(&[CHILD]);
         registry.set_filter(&[PARENT].into());
         registry.describe_early(CHILD, false, || None);
-        assert!(registry.described.is_empty());
+        assert!(registry.processes.described.is_empty());
         registry.describe_early(CHILD, true, || None);
-        assert_eq!(registry.described.len(), 1);
+        assert_eq!(registry.processes.described.len(), 1);
     }
 
     #[test]

@@ -8,9 +8,9 @@
 
 use ebpf_programs::abi::mapping::{Mapping, kind};
 
-use super::Entry;
 use super::limits::MAX_MAPPINGS;
 use super::modules::{Modules, Table};
+use super::processes::Entry;
 use crate::language::Memory;
 use crate::process::{ModuleId, Region};
 

@@ -13,7 +13,7 @@ impl Registry {
     /// Appends the frames for the [words](ebpf_programs::abi::record) of a walker, by the current
     /// mappings of the process.
     pub fn frames(&mut self, pid: u32, walked: &[u64], now: u64, frames: &mut Vec<Frame>) {
-        let Some(entry) = self.processes.get(&pid) else {
+        let Some(entry) = self.processes.get(pid) else {
             let none = Regions::default();
             let mut last = LastRegion::default();
             let frame = |&walked| frame_of(walked, &none, &mut self.modules, &mut last);
@@ -59,7 +59,7 @@ impl Registry {
         }
         self.namer.interpreters.bare_loops += u64::from(bare);
         // Code of a runtime that isn't attached yet.
-        let waits = anonymous && self.waits_for_runtime(pid, now);
+        let waits = anonymous && self.processes.waits_for_runtime(pid, now);
         if bare || waits || self.namer.interpreters.unnamed > unnamed {
             self.recheck_runtimes(pid, now);
         }
@@ -70,7 +70,7 @@ impl Registry {
     pub(crate) fn frames_of_files(&mut self, pid: u32, walked: &[u64], frames: &mut Vec<Frame>) {
         let Registry { processes, modules, .. } = self;
         let none = Regions::default();
-        let regions = processes.get(&pid).map_or(&none, |entry| &entry.regions);
+        let regions = processes.get(pid).map_or(&none, |entry| &entry.regions);
         let mut last = LastRegion::default();
         frames.extend(walked.iter().map(|&walked| frame_of(walked, regions, modules, &mut last)));
     }

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Entry, Registry};
+use super::Registry;
+use super::processes::Entry;
 use crate::language::{Caller, Context, Interpreters, Language, Script};
 use crate::process::Region;
 use crate::trace::{Found, Frame, ScriptId};
@@ -23,10 +24,10 @@ impl Registry {
         if let Some(pids) = self.namer.journal.recall_prepared() {
             return pids.into_iter().for_each(|pid| _ = self.publish(pid, now));
         }
-        if !self.modules.has_languages() && self.selected.is_none() {
+        if !self.modules.has_languages() && self.processes.selected().is_none() {
             return;
         }
-        let is_selected = |pid: &u32| self.is_selected(*pid);
+        let is_selected = |pid: &u32| self.processes.is_selected(*pid);
         let pids: Vec<u32> = self.running().into_iter().filter(is_selected).collect();
         let end = Instant::now() + MAX_PREPARE;
         for pid in pids {
@@ -35,7 +36,7 @@ impl Registry {
             }
             self.ensure_mappings(pid, now);
             self.resolve(pid, now);
-            let is_wanted = self.selected.is_some() || self.runs_scripts(pid);
+            let is_wanted = self.processes.selected().is_some() || self.runs_scripts(pid);
             if is_wanted && self.publish(pid, now).is_some() {
                 self.namer.journal.record_prepared(pid);
                 self.build_tables(pid, now, Some(end));
@@ -50,7 +51,7 @@ impl Registry {
                 .and_then(|file| self.modules.get(file.module))
                 .is_some_and(|file| !file.runtimes.is_empty())
         };
-        self.processes.get(&pid).is_some_and(|entry| entry.regions.iter().any(holds_runtime))
+        self.processes.get(pid).is_some_and(|entry| entry.regions.iter().any(holds_runtime))
     }
 
     /// Appends the frames of a call in a script. `following` are the words after it.
@@ -81,8 +82,11 @@ impl Registry {
             entry.interpreters.lack_room(&entry.regions, &self.modules) && entry.unload_limit.allow(now)
         };
         // An unmapping sends no event.
-        if self.processes.get_mut(&pid).is_some_and(lacks_room) && self.read_mappings_now(pid, now) {
-            self.resolve(pid, now);
+        if self.processes.get_mut(pid).is_some_and(lacks_room) {
+            let (processes, mut files) = self.mapping();
+            if processes.read_mappings_now(pid, now, &mut files) {
+                self.resolve(pid, now);
+            }
         }
         if let Some((interpreters, mut context)) = self.interpreters_of(pid, now) {
             interpreters.discover(&mut context);
@@ -92,31 +96,17 @@ impl Registry {
     /// Returns the interpreters of a process, and the context in which they read it.
     fn interpreters_of(&mut self, pid: u32, now: u64) -> Option<(&mut Interpreters, Context<'_>)> {
         let Registry { processes, modules, system, namer, .. } = self;
-        let entry = processes.get_mut(&pid)?;
+        let entry = processes.get_mut(pid)?;
         Some(namer.interpreters_of((pid, entry), modules, &**system, now))
     }
 
     /// Returns the frame of an address that lies in no ELF file.
     pub(super) fn jit_frame(&mut self, pid: u32, address: u64, found: Found, now: u64) -> Frame {
         let Registry { processes, system, namer, .. } = self;
-        match processes.get_mut(&pid) {
+        match processes.get_mut(pid) {
             Some(entry) => namer.jit_frame((pid, entry), &**system, address, found, now),
             None => Frame::Anonymous { address, found },
         }
-    }
-
-    /// Returns `true` if an address lies in the file of the process's first interpreter.
-    pub(crate) fn is_of_first_interpreter(&self, pid: u32, address: u64) -> bool {
-        let is_of = |entry: &Entry| {
-            let file = entry.regions.find(address)?.file?;
-            Some(entry.interpreters.has_first(file))
-        };
-        self.processes.get(&pid).and_then(is_of) == Some(true)
-    }
-
-    /// Returns `true` if a runtime of a process waits to be attached.
-    pub(super) fn waits_for_runtime(&self, pid: u32, now: u64) -> bool {
-        self.processes.get(&pid).is_some_and(|entry| entry.interpreters.are_waiting(now))
     }
 
     /// Attaches to the runtimes to which memory of a process may belong. Returns `true` if its
@@ -124,7 +114,7 @@ impl Registry {
     pub(crate) fn attach_awaited(&mut self, pid: u32, now: u64) -> bool {
         let Some((interpreters, mut context)) = self.interpreters_of(pid, now) else { return false };
         let is_other = interpreters.attach_awaited(&mut context);
-        if let Some(entry) = self.processes.get_mut(&pid) {
+        if let Some(entry) = self.processes.get_mut(pid) {
             entry.is_changed |= is_other;
         }
         is_other
@@ -135,11 +125,11 @@ impl Registry {
     pub(super) fn recheck_runtimes(&mut self, pid: u32, now: u64) {
         let Some((interpreters, mut context)) = self.interpreters_of(pid, now) else { return };
         if (interpreters.are_waiting(now) || interpreters.recheck(&mut context))
-            && let Some(entry) = self.processes.get_mut(&pid)
+            && let Some(entry) = self.processes.get_mut(pid)
         {
             entry.is_changed = true;
             if entry.published.is_some() && self.republish(pid, now).is_none() {
-                self.mark_due(pid);
+                self.processes.mark_due(pid);
             }
         }
     }
@@ -158,10 +148,7 @@ impl Registry {
     /// are named again.
     pub fn limit_scripts(&mut self) {
         if self.namer.limit_scripts() {
-            for entry in self.processes.values_mut() {
-                entry.interpreters.forget_names();
-                entry.jit.forget_frames();
-            }
+            self.processes.forget_names();
         }
     }
 }

@@ -5,21 +5,19 @@ use std::cmp::Reverse;
 
 use hashbrown::HashSet;
 
-use super::{Entry, IDLE, Registry};
+use super::limits::Limits;
+use super::processes::Entry;
+use super::{IDLE_TIME, Registry};
 use crate::process::Regions;
 
-/// The longest time between two checks for other threads of a process whose first thread ended, in
-/// nanoseconds.
-const MAX_LINGER: u64 = 32_000_000_000;
-
 /// Time that a file without processes keeps its table, in nanoseconds.
-const KEEP: u64 = 60_000_000_000;
+const KEEP_TIME: u64 = 60_000_000_000;
 
 /// Time that a process is left out when others need its share of the mappings, in nanoseconds.
-const EVICTED: u64 = 10_000_000_000;
+const EVICTION_TIME: u64 = 10_000_000_000;
 
 /// Time without a sample after which a process makes room for others first, in nanoseconds.
-const LONG_IDLE: u64 = 10_000_000_000;
+const LONG_IDLE_TIME: u64 = 10_000_000_000;
 
 /// Number of processes of which each may take the same part of the limit of mappings.
 const SHARES: usize = 64;
@@ -41,7 +39,7 @@ impl Rank {
     fn of(entry: &Entry, share: usize, now: u64) -> Rank {
         let age = now.saturating_sub(entry.sampled);
         let regions = Reverse(entry.regions.len());
-        if age > LONG_IDLE {
+        if age > LONG_IDLE_TIME {
             return Rank::Idle { sampled: entry.sampled };
         }
         if entry.regions.len() > share {
@@ -54,28 +52,12 @@ impl Rank {
 impl Registry {
     /// Drops processes that ended.
     pub fn expire(&mut self, now: u64) {
-        while let Some(&(at, pid)) = self.leaving.front() {
-            if now < at {
-                break;
-            }
-            self.leaving.pop_front();
-            // The id may belong to another process by now.
-            let is_it = |entry: &&mut Entry| {
-                entry.ended.is_some_and(|ended| ended.saturating_add(entry.linger) == at)
-            };
-            let Some(entry) = self.processes.get_mut(&pid).filter(is_it) else { continue };
-            if self.system.mappings(pid).is_ok_and(|maps| !maps.is_empty()) {
-                // Other threads run on, and their end sends no event.
-                entry.linger = (entry.linger * 2).min(MAX_LINGER);
-                entry.ended = Some(now);
-                let at = now.saturating_add(entry.linger);
-                let next = self.leaving.partition_point(|&(other, _)| other <= at);
-                self.leaving.insert(next, (at, pid));
+        while let Some(pid) = self.processes.take_leaving(now) {
+            if self.has_memory(pid) {
+                self.processes.linger(pid, now);
             } else {
                 self.forget(pid);
-                if let Some(selected) = &mut self.selected {
-                    selected.remove(&pid);
-                }
+                self.processes.keep_selected(|other| other != pid);
             }
         }
     }
@@ -83,10 +65,10 @@ impl Registry {
     /// Frees the tables of files that no process has had mapped for 60 s, and the memory of those
     /// freed before.
     pub fn free_unused(&mut self, now: u64) {
-        self.modules.drop_unused(KEEP, now, &mut self.publisher.arena);
+        self.modules.drop_unused(KEEP_TIME, now, &mut self.publisher.arena);
         self.publisher.arena.return_memory(now);
-        if self.lost > self.swept {
-            self.swept = self.lost;
+        if self.processes.lost > self.processes.swept {
+            self.processes.swept = self.processes.lost;
             self.drop_ended();
         }
     }
@@ -98,28 +80,27 @@ impl Registry {
             // A recording without the answer.
             return;
         }
-        let is_gone = |(pid, entry): (&u32, &Entry)| {
-            (entry.verified < self.lost && !running.contains(pid)).then_some(*pid)
-        };
-        let gone: Vec<u32> = self.processes.iter().filter_map(is_gone).collect();
-        for pid in gone {
-            self.forget(pid);
+        let lost = self.processes.lost;
+        for pid in self.processes.pids_where(|entry| entry.verified < lost) {
+            if !running.contains(&pid) {
+                self.forget(pid);
+            }
         }
-        if let Some(selected) = &mut self.selected {
-            selected.retain(|pid| running.contains(pid));
-        }
+        self.processes.keep_selected(|pid| running.contains(&pid));
     }
 
     pub(super) fn forget(&mut self, pid: u32) {
         self.unpublish(pid);
-        self.processes.remove(&pid);
+        self.processes.entries.remove(&pid);
     }
 
     /// Drops what exceeds the limits of all processes together.
     pub(super) fn enforce_limits(&mut self, now: u64) {
-        if self.processes.len() > self.limits.processes {
+        let Limits { processes, regions, .. } = self.processes.limits;
+        if self.processes.entries.len() > processes {
             let mut pids: Vec<(bool, u64, u32)> = self
                 .processes
+                .entries
                 .iter()
                 .map(|(&pid, entry)| (entry.published.is_some(), entry.sampled, pid))
                 .collect();
@@ -128,13 +109,13 @@ impl Registry {
                 self.forget(pid);
             }
         }
-        if self.region_count.get() > self.limits.regions {
+        if self.processes.region_count.get() > regions {
             // Those without samples first: they are read again when they have one.
-            for entry in self.processes.values_mut().filter(|entry| entry.published.is_none()) {
+            for entry in self.processes.entries.values_mut().filter(|entry| entry.published.is_none()) {
                 entry.regions = Regions::default();
                 entry.is_complete = false;
             }
-            if self.region_count.get() > self.limits.regions / 4 * 3 {
+            if self.processes.region_count.get() > regions / 4 * 3 {
                 self.evict(now);
             }
         }
@@ -142,27 +123,27 @@ impl Registry {
 
     /// Withdraws processes until a quarter of the limit of mappings is free: see [`Rank`].
     pub(super) fn evict(&mut self, now: u64) {
-        let share = self.limits.regions / SHARES;
-        let ranked = self.processes.iter().filter(|(_, entry)| !entry.regions.is_empty());
+        let share = self.processes.limits.regions / SHARES;
+        let ranked = self.processes.entries.iter().filter(|(_, entry)| !entry.regions.is_empty());
         let mut ranked: Vec<(Rank, u32)> =
             ranked.map(|(&pid, entry)| (Rank::of(entry, share, now), pid)).collect();
         ranked.sort_unstable();
-        let goal = self.limits.regions / 4 * 3;
+        let goal = self.processes.limits.regions / 4 * 3;
         for (rank, pid) in ranked {
-            if self.region_count.get() <= goal && self.publisher.mappings() <= goal {
+            if self.processes.region_count.get() <= goal && self.publisher.mappings() <= goal {
                 break;
             }
             self.unpublish(pid);
             let is_idle = matches!(rank, Rank::Idle { .. });
             if !is_idle {
-                self.mark_exceeding(pid);
+                self.processes.mark_exceeding(pid);
             }
-            if let Some(entry) = self.processes.get_mut(&pid) {
+            if let Some(entry) = self.processes.get_mut(pid) {
                 entry.regions = Regions::default();
                 entry.is_complete = false;
                 entry.is_changed = true;
                 if !is_idle {
-                    entry.next_publish = now.saturating_add(EVICTED);
+                    entry.next_publish = now.saturating_add(EVICTION_TIME);
                 }
             }
         }
@@ -172,15 +153,15 @@ impl Registry {
     /// the longest time first: each of them sends a raw sample when it runs again. Returns
     /// `true` if there were any.
     pub(super) fn withdraw_idle(&mut self, now: u64) -> bool {
-        if now.saturating_sub(self.withdrawn) < IDLE {
+        if now.saturating_sub(self.idle_withdrawn) < IDLE_TIME {
             return false;
         }
-        self.withdrawn = now;
+        self.idle_withdrawn = now;
         let is_idle = |(pid, entry): (&u32, &Entry)| {
-            let is_idle = entry.published.is_some() && now.saturating_sub(entry.sampled) > IDLE;
+            let is_idle = entry.published.is_some() && now.saturating_sub(entry.sampled) > IDLE_TIME;
             is_idle.then_some((entry.sampled, *pid))
         };
-        let mut idle: Vec<(u64, u32)> = self.processes.iter().filter_map(is_idle).collect();
+        let mut idle: Vec<(u64, u32)> = self.processes.entries.iter().filter_map(is_idle).collect();
         idle.sort_unstable();
         idle.truncate(idle.len().div_ceil(2));
         for &(_, pid) in &idle {
@@ -193,7 +174,6 @@ impl Registry {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::registry::Limits;
     use crate::sample::{FileId, MapEvent};
     use crate::tables::MemoryTables;
     use crate::testing::FakeSystem;
@@ -214,7 +194,7 @@ mod tests {
     }
 
     fn is_published(registry: &Registry, pid: u32) -> bool {
-        registry.processes.get(&pid).is_some_and(|entry| entry.published.is_some())
+        registry.processes.get(pid).is_some_and(|entry| entry.published.is_some())
     }
 
     /// Samples processes one by one from a time on, at one a millisecond, and a further one each

@@ -56,6 +56,8 @@ mod pace;
 
 mod publish;
 
+mod processes;
+
 mod published;
 
 mod publisher;
@@ -66,42 +68,34 @@ mod tables;
 
 mod until;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use hashbrown::{HashMap, HashSet};
+use hashbrown::HashMap;
 
 #[cfg(feature = "live")]
 pub(crate) use self::builder::BuildQueue;
 use self::builder::Builder;
 use self::derive::Deriver;
-use self::epochs::Epochs;
 pub use self::limits::Limits;
 pub(crate) use self::limits::stacks_on;
-use self::limits::{MAX_MAPPINGS, ReadLimit};
+use self::mappings::Files;
 use self::modules::Modules;
 use self::namer::Namer;
-use self::names::Names;
 #[cfg(feature = "live")]
 pub(crate) use self::pace::Pace;
-use self::published::Published;
+use self::processes::Processes;
 use self::publisher::Publisher;
 use self::until::IsOver;
-use crate::jit::{JitNames, JitStats};
-use crate::language::{InterpreterStats, Interpreters, Journal};
-use crate::process::{Description, Module, ModuleId, Pids, RegionCount, Regions, System};
+use crate::jit::JitStats;
+use crate::language::{InterpreterStats, Journal};
+use crate::process::{Description, Module, ModuleId, Pids, System};
 use crate::sample::{Life, LifeEvent};
 use crate::tables::Tables;
 use crate::unwind::UnwindCompiler;
 
-/// Maximum size of what may be the stack above a stack pointer, in bytes.
-const MAX_STACK: u64 = 16 << 20;
-
-/// Time between the end of a process's first thread and the check for others, in nanoseconds. Doubles with each check.
-const LINGER: u64 = 1_000_000_000;
-
 /// Time without a sample after which a process is idle, in nanoseconds.
-const IDLE: u64 = 1_000_000_000;
+const IDLE_TIME: u64 = 1_000_000_000;
 
 /// The processes of the machine, their files, and their state in the kernel maps.
 pub struct Registry {
@@ -116,24 +110,9 @@ pub struct Registry {
     has_derived: bool,
     modules: Modules,
     namer: Namer,
-    processes: HashMap<u32, Entry>,
-    /// Processes whose first thread ended, with the time of that or of the last check for other threads.
-    leaving: VecDeque<(u64, u32)>,
-    /// The processes to sample, with those that they fork; `None` for all.
-    selected: Option<HashSet<u32>>,
-    limits: Limits,
-    names: Names,
-    /// Descriptions that were read when the batch began.
-    described: HashMap<u32, Description>,
-    region_count: RegionCount,
-    /// Processes to look at when the batch ends.
-    due: Vec<u32>,
-    /// Time of the last lost life event: what was known before is to be verified.
-    lost: u64,
-    /// The value of `lost` up to which processes that are gone were dropped.
-    swept: u64,
+    processes: Processes,
     /// Time when idle processes were last withdrawn.
-    withdrawn: u64,
+    idle_withdrawn: u64,
     /// Returns `true` once no tables are to be built any more.
     is_over: IsOver,
     stats: RegistryStats,
@@ -169,50 +148,6 @@ pub struct RegistryStats {
     pub abandoned: u64,
 }
 
-#[derive(Default)]
-struct Entry {
-    regions: Regions,
-    /// `true` if `regions` are all executable mappings: read from the system, or followed from an exec or a fork on.
-    is_complete: bool,
-    /// `true` if there are mappings that `regions` has no room for.
-    exceeds: bool,
-    /// The state in the kernel maps.
-    published: Option<Arc<Published>>,
-    epochs: Epochs,
-    /// `true` if `regions` changed after that was published.
-    is_changed: bool,
-    /// `true` if it is among [`Registry::due`].
-    is_due: bool,
-    /// Time from which on it may be published again.
-    next_publish: u64,
-    /// Time as of which `regions` were complete.
-    verified: u64,
-    read_limit: ReadLimit,
-    /// For the search for interpreters that were unloaded.
-    unload_limit: ReadLimit,
-    /// Time when files that could not be opened are tried again, and the number of attempts.
-    unopened: Option<(u64, u32)>,
-    /// Number of file names that the process brought.
-    names: usize,
-    /// Number of raw samples taken while a runtime was awaited.
-    awaited: u32,
-    /// Time of the last sample.
-    sampled: u64,
-    /// Time of the last exec.
-    executed: Option<u64>,
-    interpreters: Interpreters,
-    jit: JitNames,
-    description: Option<Description>,
-    /// Time when that was read.
-    described: u64,
-    /// Its parent, if it has executed no program since the fork.
-    forked_by: Option<u32>,
-    /// Time when its first thread ended, or of the last check for other threads after that.
-    ended: Option<u64>,
-    /// Time until the next such check.
-    linger: u64,
-}
-
 impl Registry {
     /// Returns an empty registry whose tables and mappings take at most `bytes` of the arena.
     pub fn new(
@@ -230,31 +165,21 @@ impl Registry {
             has_derived: false,
             modules: Modules::default(),
             namer: Namer::default(),
-            processes: HashMap::new(),
-            leaving: VecDeque::new(),
-            described: HashMap::new(),
-            selected: None,
-            limits: Limits::default(),
-            names: Names::default(),
-            region_count: RegionCount::default(),
-            due: Vec::new(),
-            lost: 0,
-            swept: 0,
-            withdrawn: 0,
+            processes: Processes::default(),
+            idle_withdrawn: 0,
             is_over: Arc::new(|| false),
             stats: RegistryStats::default(),
         }
     }
 
-    /// Returns the bounds.
-    pub(crate) fn limits(&self) -> &Limits {
-        &self.limits
-    }
-
     /// Sets the bounds of the state that is kept about processes.
     pub fn set_limits(&mut self, limits: Limits) {
-        let mappings = limits.mappings.min(MAX_MAPPINGS);
-        self.limits = Limits { mappings, ..limits };
+        self.processes.set_limits(limits);
+    }
+
+    /// Returns the processes.
+    pub(crate) fn processes(&self) -> &Processes {
+        &self.processes
     }
 
     /// Builds tables only until `is_over` returns `true`.
@@ -281,9 +206,9 @@ impl Registry {
 
     /// Samples these processes and what they fork from now on.
     pub fn set_filter(&mut self, pids: &Pids) {
-        self.selected = pids.only().map(|pids| pids.iter().copied().collect());
+        self.processes.select(pids);
         self.publisher.drop_no_samples();
-        for (&pid, entry) in &self.processes {
+        for (&pid, entry) in &self.processes.entries {
             match &entry.published {
                 Some(published) => {
                     let _ = self.publisher.set_process(pid, &published.process);
@@ -293,24 +218,14 @@ impl Registry {
         }
     }
 
-    /// Returns the processes that are asked for and have not exited; `None` if all are.
-    #[cfg(feature = "live")]
-    pub(crate) fn filter(&self) -> Option<impl Iterator<Item = u32> + '_> {
-        self.selected.as_ref().map(|selected| selected.iter().copied())
-    }
-
     /// Returns `true` if samples of a process are requested. Otherwise makes the kernel side drop them.
     pub fn passes_filter(&mut self, pid: u32) -> bool {
-        let is_selected = self.is_selected(pid);
+        let is_selected = self.processes.is_selected(pid);
         // Without room the samples still arrive, and are dropped here.
         if !is_selected {
             self.publisher.drop_samples(pid);
         }
         is_selected
-    }
-
-    fn is_selected(&self, pid: u32) -> bool {
-        self.selected.as_ref().is_none_or(|selected| selected.contains(&pid))
     }
 
     /// Reads the mappings of all running processes, so that what they fork is known from its first sample on.
@@ -340,28 +255,66 @@ impl Registry {
             Life::Forked { parent } => self.fork(event.pid, *parent),
             Life::Executed => {
                 self.forget(event.pid);
-                let time = event.time;
-                let entry =
-                    Entry { is_complete: true, executed: Some(time), verified: time, ..Entry::default() };
-                self.processes.insert(event.pid, entry);
+                self.processes.execute(event.pid, event.time);
             }
-            Life::Mapped(map) => self.map(event.pid, map, event.time),
-            Life::Exited => {
-                if let Some(entry) = self.processes.get_mut(&event.pid) {
-                    entry.ended = Some(event.time);
-                    entry.linger = LINGER;
-                    self.leaving.push_back((event.time.saturating_add(LINGER), event.pid));
-                }
+            Life::Mapped(map) => {
+                let (processes, mut files) = self.mapping();
+                processes.map(event.pid, map, event.time, &mut files);
             }
+            Life::Exited => self.processes.end(event.pid, event.time),
             // What is published stays: the kernel side itself drops a process that executes or ends.
-            Life::Lost { .. } => self.lost = self.lost.max(event.time),
+            Life::Lost { .. } => self.processes.lost = self.processes.lost.max(event.time),
         }
     }
 
-    /// Returns the end of what may be the stack around `address`: 16 MiB above, or the next code.
-    pub(crate) fn stack_end(&self, pid: u32, address: u64) -> u64 {
-        let next = self.processes.get(&pid).and_then(|entry| entry.regions.start_above(address));
-        address.saturating_add(MAX_STACK).min(next.unwrap_or(u64::MAX))
+    /// Reads the mappings of a process again, after a sample in an unknown mapping.
+    pub fn reread_mappings(&mut self, pid: u32, now: u64) {
+        let (processes, mut files) = self.mapping();
+        if !processes.exceeds(pid) && processes.read_mappings(pid, now, &mut files) {
+            processes.mark_due(pid);
+        }
+    }
+
+    /// Reads the description of a process with samples in the batch that begins, unless it is known
+    /// and stays the same: see [`Processes::describe_early`].
+    pub(crate) fn describe_early(
+        &mut self,
+        pid: u32,
+        changes: bool,
+        read: impl FnOnce() -> Option<Description>,
+    ) {
+        self.processes.describe_early(pid, &*self.system, changes, read);
+    }
+
+    /// Forgets what was read early: the batch ends.
+    pub(crate) fn end_early(&mut self) {
+        self.processes.end_early();
+    }
+
+    /// Returns the description of a process at a time.
+    pub fn describe(&mut self, pid: u32, now: u64) -> &Description {
+        let is_over = self.is_over();
+        self.processes.describe(pid, now, &*self.system, is_over)
+    }
+
+    /// Returns the processes, and the files with which their mappings are compared.
+    fn mapping(&mut self) -> (&mut Processes, Files<'_>) {
+        let Registry { processes, modules, publisher, system, .. } = self;
+        let (limit, since) = (processes.limits().modules, publisher.next_epoch());
+        (processes, Files { modules, limit, arena: &mut publisher.arena, system: &**system, since })
+    }
+
+    /// Reads the mappings of a process, unless they are known.
+    fn ensure_mappings(&mut self, pid: u32, now: u64) {
+        let (processes, mut files) = self.mapping();
+        processes.ensure_mappings(pid, now, &mut files);
+    }
+
+    /// Reads the mappings of a process again if life events were lost since they were complete.
+    /// Returns `true` if they differ from what was known.
+    fn verify(&mut self, pid: u32, now: u64) -> bool {
+        let (processes, mut files) = self.mapping();
+        processes.verify(pid, now, &mut files)
     }
 
     /// Returns the arena, for walks in user space.
@@ -399,8 +352,9 @@ impl Registry {
     pub fn stats(&self) -> RegistryStats {
         RegistryStats {
             table_bytes: self.publisher.arena.used(),
-            processes: self.processes.len() as u64,
-            mappings: self.region_count.get() as u64,
+            processes: self.processes.entries.len() as u64,
+            mappings: self.processes.region_count.get() as u64,
+            exceeding: self.processes.exceeding,
             interpreters: self.namer.interpreters.clone(),
             jit: self.namer.jit.clone(),
             abandoned: self.system.abandoned(),
@@ -410,31 +364,8 @@ impl Registry {
 
     fn fork(&mut self, pid: u32, parent: u32) {
         self.forget(pid);
-        if let Some(selected) = &mut self.selected {
-            // The id may have been that of a selected process.
-            if selected.contains(&parent) {
-                selected.insert(pid)
-            } else {
-                selected.remove(&pid)
-            };
-        }
-        let is_selected = self.is_selected(pid);
-        let inherited = self.processes.get(&parent).map(|entry| Entry {
-            regions: entry.regions.clone(),
-            is_complete: entry.is_complete,
-            exceeds: entry.exceeds,
-            published: entry.published.clone(),
-            epochs: entry.epochs.clone(),
-            is_changed: entry.is_changed,
-            next_publish: entry.next_publish,
-            verified: entry.verified,
-            names: entry.names,
-            unopened: entry.unopened,
-            interpreters: entry.interpreters.fork(parent),
-            jit: entry.jit.fork(),
-            ..Entry::default()
-        });
-        let entry = Entry { forked_by: Some(parent), ..inherited.unwrap_or_default() };
+        let is_selected = self.processes.is_selected(parent);
+        let entry = self.processes.fork(pid, parent);
         // The kernel side gave the child the state of its parent at that moment. Meanwhile that of the parent may be
         // another, and the child may have ended.
         match &entry.published {
@@ -442,6 +373,5 @@ impl Registry {
             None if is_selected => self.publisher.remove_process(pid),
             None => {}
         }
-        self.processes.insert(pid, entry);
     }
 }

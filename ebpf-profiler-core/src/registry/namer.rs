@@ -7,8 +7,8 @@
 
 use std::sync::Arc;
 
-use super::Entry;
 use super::modules::Modules;
+use super::processes::Entry;
 use crate::jit::{JitFiles, JitFunction, JitStats};
 use crate::language::{
     Context, Function, InterpreterStats, Interpreters, Journal, Lines, NamedCall, NoJournal, Script,

@@ -17,9 +17,10 @@ use ebpf_programs::abi::mapping::{Process, filter};
 use ebpf_programs::abi::record::frame;
 use hashbrown::HashMap;
 
+use super::Registry;
 use super::encode::Encoded;
 use super::limits::retry_after;
-use super::{Entry, Registry};
+use super::processes::{Entry, Processes};
 use crate::language::{SampleId, Unreadable};
 use crate::process::{Mapped, ModuleId};
 use crate::sample::{Body, TickRecord};
@@ -28,11 +29,11 @@ use crate::trace::Stop;
 impl Registry {
     /// Publishes the current mappings of a process. Called for every raw sample.
     ///
-    /// `None` if it has no mappings, or if it exceeds its [limits](super::Limits): see [`Registry::stop_of`].
+    /// `None` if it has no mappings, or if it exceeds its [limits](super::Limits): see `Processes::stop_of`.
     pub fn publish(&mut self, pid: u32, now: u64) -> Option<Process> {
         self.ensure_mappings(pid, now);
         self.verify(pid, now);
-        let entry = self.processes.get_mut(&pid)?;
+        let entry = self.processes.get_mut(pid)?;
         entry.sampled = entry.sampled.max(now);
         if entry.exceeds && entry.regions.is_empty() {
             // Without mappings and raw samples its samples cost nothing but their records.
@@ -57,23 +58,11 @@ impl Registry {
     pub fn publish_changed(&mut self, now: u64) {
         self.publisher.end_batch(&mut self.modules, now);
         self.retry_table(now);
-        let due = std::mem::take(&mut self.due);
-        for pid in due {
-            let Some(entry) = self.processes.get_mut(&pid) else { continue };
-            entry.is_due = false;
+        for pid in self.processes.take_due() {
+            let Some(entry) = self.processes.get(pid) else { continue };
             if entry.published.is_some() && entry.is_changed && self.republish(pid, now).is_none() {
-                self.mark_due(pid);
+                self.processes.mark_due(pid);
             }
-        }
-    }
-
-    /// Lets [`Registry::publish_changed`] look at a process.
-    pub(super) fn mark_due(&mut self, pid: u32) {
-        if let Some(entry) = self.processes.get_mut(&pid)
-            && entry.published.is_some()
-            && !std::mem::replace(&mut entry.is_due, true)
-        {
-            self.due.push(pid);
         }
     }
 
@@ -84,13 +73,13 @@ impl Registry {
     /// Returns the reason if the stack must be dropped. The process is published then, so that the next one is right.
     pub fn check_walk(&mut self, tick: &TickRecord<'_>) -> Result<(), Stop> {
         let (pid, now) = (tick.pid, tick.time);
-        let Some(entry) = self.processes.get_mut(&pid).filter(|entry| entry.published.is_some()) else {
-            let is_new = self.is_after_exec(pid, now);
+        let Some(entry) = self.processes.get_mut(pid).filter(|entry| entry.published.is_some()) else {
+            let is_new = self.processes.is_after_exec(pid, now);
             if !is_new {
                 self.publish(pid, now);
             }
             // The registers are those of the program that the process was before.
-            return Err(if is_new { Stop::Exec } else { self.stop_of(pid) });
+            return Err(if is_new { Stop::Exec } else { self.processes.stop_of(pid) });
         };
         entry.sampled = entry.sampled.max(now);
         let sample = SampleId { time: now, cpu: tick.cpu, tid: tick.tid };
@@ -101,11 +90,11 @@ impl Registry {
             self.stats.outdated_walks += 1;
             self.set_published(pid, now);
         }
-        let Some(entry) = self.processes.get(&pid) else { return Err(Stop::UnknownProcess) };
+        let Some(entry) = self.processes.get(pid) else { return Err(Stop::UnknownProcess) };
         let retries_files = entry.unopened.is_some_and(|(at, _)| at <= now) && entry.next_publish <= now;
         if entry.is_changed {
             let is_postponed = now < entry.next_publish && tick.stop != Stop::Root;
-            self.mark_due(pid);
+            self.processes.mark_due(pid);
             return match (is_postponed, is_outdated) {
                 (true, _) => Err(Stop::TooManyMappings),
                 (_, true) => Err(Stop::Outdated),
@@ -116,45 +105,18 @@ impl Registry {
             return Err(Stop::Outdated);
         }
         if self.verify(pid, now) {
-            self.mark_due(pid);
+            self.processes.mark_due(pid);
             return Err(Stop::UnknownProcess);
         }
         if retries_files {
-            self.republish_later(pid);
+            self.processes.republish_later(pid);
         }
         Ok(())
     }
 
-    /// Lets a process be published again, although its mappings are the same.
-    pub(super) fn republish_later(&mut self, pid: u32) {
-        if let Some(entry) = self.processes.get_mut(&pid) {
-            entry.is_changed = true;
-        }
-        self.mark_due(pid);
-    }
-
-    /// Returns `true` if a process executed its program within the last second.
-    pub(crate) fn is_after_exec(&self, pid: u32, now: u64) -> bool {
-        let is_after = |entry: &Entry| entry.executed.is_some_and(|at| now.saturating_sub(at) < EXEC);
-        self.processes.get(&pid).is_some_and(is_after)
-    }
-
-    /// Returns the reason for which a process is not published.
-    pub fn stop_of(&self, pid: u32) -> Stop {
-        match self.processes.get(&pid) {
-            Some(entry) if entry.exceeds || entry.is_changed => Stop::TooManyMappings,
-            _ => Stop::UnknownProcess,
-        }
-    }
-
-    /// Returns `true` if mappings of a process are missing because it has too many.
-    pub fn exceeds(&self, pid: u32) -> bool {
-        self.processes.get(&pid).is_some_and(|entry| entry.exceeds)
-    }
-
     /// Publishes a process again, unless it was published too recently.
     pub(super) fn republish(&mut self, pid: u32, now: u64) -> Option<Process> {
-        let entry = self.processes.get_mut(&pid)?;
+        let entry = self.processes.get_mut(pid)?;
         if now < entry.next_publish {
             return None;
         }
@@ -175,7 +137,7 @@ impl Registry {
 
     /// Publishes the present state once more: the kernel side may have another.
     fn set_published(&mut self, pid: u32, now: u64) {
-        let published = self.processes.get(&pid).and_then(|entry| entry.published.clone());
+        let published = self.processes.get(pid).and_then(|entry| entry.published.clone());
         if let Some(published) = published {
             self.set_process(pid, &published.process, now);
         }
@@ -195,10 +157,11 @@ impl Registry {
     fn write_mappings(&mut self, pid: u32, now: u64) -> Option<Process> {
         let opened = self.resolve(pid, now);
         self.discover_runtimes(pid, now);
-        if self.publisher.mappings() + self.processes.get(&pid)?.regions.len() > self.limits.regions {
+        if self.publisher.mappings() + self.processes.get(pid)?.regions.len() > self.processes.limits.regions
+        {
             self.evict(now);
         }
-        let entry = self.processes.get_mut(&pid)?;
+        let entry = self.processes.get_mut(pid)?;
         entry.next_publish = next_publish(entry.regions.len(), opened, now);
         let system = &*self.system;
         let memory =
@@ -206,15 +169,15 @@ impl Registry {
         let encoded = Encoded::new(entry, &self.modules, &memory, now)?;
         let places = self.publisher.write(&encoded, now)?;
         if encoded.is_cut {
-            self.mark_exceeding(pid);
+            self.processes.mark_exceeding(pid);
         }
-        let entry = self.processes.get_mut(&pid)?;
+        let entry = self.processes.get_mut(pid)?;
         Some(self.publisher.publish(entry, encoded, places, &mut self.modules, now))
     }
 
     /// Withdraws the published state of a process. Returns `true` if there was one.
     pub(super) fn withdraw(&mut self, pid: u32) -> bool {
-        self.processes.get_mut(&pid).is_some_and(|entry| self.publisher.withdraw(entry))
+        self.processes.get_mut(pid).is_some_and(|entry| self.publisher.withdraw(entry))
     }
 
     /// Withdraws the published state of a process, and removes it from the map of processes.
@@ -226,8 +189,9 @@ impl Registry {
 
     /// Finds the files of all regions. Returns the number of files that were opened for the first time, or in vain.
     pub(super) fn resolve(&mut self, pid: u32, now: u64) -> usize {
-        let Registry { processes, modules, system, publisher, limits, .. } = self;
-        let Some(entry) = processes.get_mut(&pid) else { return 0 };
+        let Registry { processes, modules, system, publisher, .. } = self;
+        let Processes { entries, limits, .. } = processes;
+        let Some(entry) = entries.get_mut(&pid) else { return 0 };
         let mut tried: HashMap<*const _, Option<ModuleId>> = HashMap::new();
         let mut opened = 0;
         let mut exceeds = false;
@@ -333,6 +297,3 @@ const FILE_WAIT: u64 = 100_000;
 
 /// Waits below this are none, in nanoseconds: ordinary programs are published in every batch.
 const NO_WAIT: u64 = 100_000_000;
-
-/// Time at most between an exec and the last sample that was walked before it, in nanoseconds.
-const EXEC: u64 = 1_000_000_000;

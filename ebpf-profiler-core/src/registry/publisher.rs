@@ -12,12 +12,12 @@ use ebpf_programs::abi::arena::UNIT;
 use ebpf_programs::abi::mapping::{Mapping, Process, filter, kind};
 use hashbrown::HashSet;
 
-use super::Entry;
 use super::arena::Arena;
 use super::encode::{Encoded, Pending};
 use super::epochs;
 use super::limits::PublishLimit;
 use super::modules::{self, Modules};
+use super::processes::Entry;
 use super::published::Published;
 use crate::process::ModuleId;
 use crate::tables::{Full, Tables};

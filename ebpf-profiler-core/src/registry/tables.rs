@@ -49,7 +49,7 @@ impl Registry {
     }
 
     fn module_at(&self, pid: u32, address: u64) -> Option<ModuleId> {
-        Some(self.processes.get(&pid)?.regions.find(address)?.file?.module)
+        Some(self.processes.file_at(pid, address)?.module)
     }
 
     fn build_table_of(&mut self, id: ModuleId, now: u64) -> bool {
@@ -158,7 +158,7 @@ impl Registry {
 
     /// Builds the tables of all files of a process, as far as that can begin before `end`.
     pub(crate) fn build_tables(&mut self, pid: u32, now: u64, end: Option<Instant>) {
-        let published = self.processes.get(&pid).and_then(|entry| entry.published.clone());
+        let published = self.processes.get(pid).and_then(|entry| entry.published.clone());
         for &id in published.iter().flat_map(|published| &published.modules) {
             if end.is_some_and(|end| Instant::now() > end) {
                 break;
@@ -193,15 +193,11 @@ impl Registry {
     /// Returns the opener of a process that maps the file of a module. After each failure it is another process.
     pub(super) fn other_opener(&self, id: ModuleId) -> Option<Arc<dyn Opener>> {
         let Entry { module, failed, .. } = self.modules.get(id)?;
-        let maps_it = |entry: &&super::Entry| {
-            let published = entry.published.as_ref().filter(|_| entry.ended.is_none());
-            published.is_some_and(|published| published.has(id))
-        };
-        let mut pids: Vec<u32> =
-            self.processes.iter().filter(|(_, entry)| maps_it(entry)).map(|(&pid, _)| pid).collect();
+        let maps_it = |entry: &super::processes::Entry| entry.ended.is_none() && entry.has_published(id);
+        let mut pids = self.processes.pids_where(maps_it);
         pids.sort_unstable();
         let pid = *pids.get(failed.map_or(0, |(_, failures)| failures as usize) % pids.len().max(1))?;
-        let regions = &self.processes.get(&pid)?.regions;
+        let regions = &self.processes.get(pid)?.regions;
         let region = regions.iter().find(|region| region.file.is_some_and(|file| file.module == id))?;
         let opener = self.system.opener(pid, &region.map());
         // It proves as much of the file as the former one did.

@@ -73,7 +73,7 @@ fn walk(registry: &mut Registry, words: &[u64]) -> Vec<Option<Found>> {
 #[test]
 fn rules_are_derived_where_callers_were_guessed() {
     let (mut registry, queue) = registry(Derives);
-    let id = registry.processes[&7].regions.find(START).unwrap().file.unwrap().module;
+    let id = registry.processes.entries[&7].regions.find(START).unwrap().file.unwrap().module;
     let guess = [START | EXACT | BARE, (START + 0x200) | GUESSED, START + 0x300];
     let exact = [Some(Found::Uncalled), Some(Found::Exactly), Some(Found::Exactly)];
     for _ in 1..MIN_GUESSES {
@@ -105,7 +105,7 @@ fn rules_are_derived_where_callers_were_guessed() {
 #[test]
 fn withdrawn_states_have_the_new_table_too() {
     let (mut registry, queue) = registry(Derives);
-    let former = registry.processes[&7].published.clone().unwrap();
+    let former = registry.processes.entries[&7].published.clone().unwrap();
     // Walks that began before may still use it.
     registry.withdraw(8);
     let id = former.modules[0];
@@ -129,7 +129,7 @@ fn withdrawn_states_have_the_new_table_too() {
 fn compiler_without_derived_rules_is_asked_once() {
     let compiler = |_: &Elf| -> Result<Compiled, ElfError> { Ok(Compiled::new(vec![1; 16])) };
     let (mut registry, queue) = registry(compiler);
-    let id = registry.processes[&7].regions.find(START).unwrap().file.unwrap().module;
+    let id = registry.processes.entries[&7].regions.find(START).unwrap().file.unwrap().module;
     (0..MIN_GUESSES).for_each(|_| registry.count_guess(id));
     let (module, job) = queue.next().unwrap();
     let Ok(compiled) = job.run() else { panic!("it compiles") };

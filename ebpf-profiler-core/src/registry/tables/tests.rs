@@ -352,7 +352,7 @@ fn equal_tables_are_in_the_arena_once() {
     registry.publish_changed(SECOND);
     assert_eq!(kinds(&mut registry, 7), [kind::TABLE; 2]);
     let words = |registry: &Registry, index: usize| {
-        let process = registry.processes[&7].published.as_ref().unwrap().process;
+        let process = registry.processes.entries[&7].published.as_ref().unwrap().process;
         let at = process.mappings as usize * UNIT + index * size_of::<Mapping>();
         registry.tables().piece(((at + core::mem::offset_of!(Mapping, table)) / 4) as u32).unwrap()[0]
     };

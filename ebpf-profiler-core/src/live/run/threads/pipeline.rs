@@ -159,7 +159,7 @@ impl PipelineThread {
                 continue;
             }
             set_busy(false);
-            let is_filtered = self.pipeline.registry().filter().is_some();
+            let is_filtered = self.pipeline.registry().processes().selected().is_some();
             let wait = if is_filtered { CHECK } else { Duration::MAX };
             let message = messages.recv_timeout(wait);
             set_busy(true);
@@ -178,7 +178,7 @@ impl PipelineThread {
             return;
         }
         self.checked = Instant::now();
-        let Some(mut wanted) = self.pipeline.registry().filter() else { return };
+        let Some(mut wanted) = self.pipeline.registry().processes().selected() else { return };
         if wanted.any(|pid| (self.is_alive)(pid)) {
             self.exited = None;
         } else if self.exited.get_or_insert(self.checked).elapsed() >= LINGER {
