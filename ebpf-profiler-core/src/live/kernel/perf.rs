@@ -177,33 +177,3 @@ pub(in crate::live) fn poll(fds: &[i32], wait: std::time::Duration) -> io::Resul
     }
     Ok(entries.iter().map(|entry| entry.revents & libc::POLLIN != 0).collect())
 }
-
-/// Returns the generation of a file's inode; `None` if the file system has none.
-pub(in crate::live) fn generation(file: &std::fs::File) -> Option<u64> {
-    const GET_VERSION: libc::c_ulong = 0x8008_7601;
-    let mut generation: libc::c_long = 0;
-    // SAFETY: the request writes an integer of at most that size.
-    let error = unsafe { libc::ioctl(file.as_raw_fd(), GET_VERSION as _, &raw mut generation) };
-    (error == 0 && generation as u32 != 0).then_some(u64::from(generation as u32))
-}
-
-/// Returns the id of this thread.
-pub(in crate::live) fn this_thread() -> u32 {
-    // SAFETY: the call has no conditions.
-    unsafe { libc::gettid() as u32 }
-}
-
-/// Returns the clock of the CPU time of a thread of this program. It shows 0 once the thread has ended.
-pub(in crate::live) fn cpu_clock_of_thread(tid: u32) -> libc::clockid_t {
-    // The kernel's encoding: the bits of the thread id are inverted, then 4 for a thread and 2 for its CPU time.
-    const OF_THREAD: libc::clockid_t = 4 | 2;
-    !(tid as libc::clockid_t) << 3 | OF_THREAD
-}
-
-/// Returns the time of a clock in nanoseconds; 0 if there is no such clock.
-pub(in crate::live) fn clock_now(clock: libc::clockid_t) -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the call writes one `timespec`.
-    unsafe { libc::clock_gettime(clock, &raw mut time) };
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
-}

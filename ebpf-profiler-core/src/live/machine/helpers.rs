@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 use hashbrown::HashMap;
 
 use super::reservation::{self, Part, Reservation, waited};
-use crate::live::kernel::perf;
+use super::this_thread;
 
 /// Maximum time of a call.
 const DEADLINE: Duration = Duration::from_millis(250);
@@ -178,7 +178,7 @@ impl Helper {
         let shared = Arc::downgrade(shared);
         let thread = std::thread::Builder::new().name("ebpf-helper".to_owned()).stack_size(STACK);
         reservation::spawn(reservation, Part::OnBehalf, thread, move |_| {
-            in_thread.tid.store(perf::this_thread(), Ordering::Relaxed);
+            in_thread.tid.store(this_thread::id(), Ordering::Relaxed);
             queue.iter().for_each(|job| job());
             if let Some(shared) = shared.upgrade()
                 && in_thread.is_abandoned.load(Ordering::Acquire)

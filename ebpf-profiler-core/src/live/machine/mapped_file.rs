@@ -12,11 +12,11 @@ use procfs::process::{MMapPath, Process};
 use rustix::fs::{Mode, OFlags, Stat};
 
 use super::helpers::Helpers;
+use super::inode;
 use super::served::is_served;
 use super::system::other_thread;
 use crate::elf::{Elf, ReadAt};
 use crate::files::target::{Links, TargetFile};
-use crate::live::kernel::perf;
 use crate::process::Opener;
 use crate::sample::{FileId, MapEvent};
 
@@ -121,7 +121,7 @@ impl Opener for MappedFile {
         if self.mapping.file == FileId::VDSO {
             return None;
         }
-        perf::generation(&self.open_file().ok()?)
+        inode::generation(&self.open_file().ok()?)
     }
 
     fn foreign_inode(&self) -> Option<(u64, u64)> {
@@ -217,7 +217,7 @@ impl Mapping {
             }
             // The inode may be that of another file by now.
             FileId::InodeGeneration { generation, .. } => {
-                perf::generation(&file).is_none_or(|found| found == *generation)
+                inode::generation(&file).is_none_or(|found| found == *generation)
             }
             _ => true,
         };

@@ -13,6 +13,8 @@ pub(super) mod descriptors;
 
 pub(super) mod helpers;
 
+mod inode;
+
 pub(super) mod mapped_file;
 
 pub(super) mod mapping_query;
@@ -30,5 +32,7 @@ pub(super) mod reservation;
 pub(super) mod served;
 
 pub(super) mod system;
+
+pub(super) mod this_thread;
 
 pub(super) mod usage;

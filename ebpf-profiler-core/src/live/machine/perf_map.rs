@@ -7,8 +7,8 @@ use std::path::Path;
 
 use rustix::fs::{Mode, OFlags};
 
+use super::clock;
 use crate::files::target::{Links, TargetFile};
-use crate::live::kernel::perf;
 
 /// Opens `/tmp/perf-PID.map` below the root folder of a process, by its number in its own PID
 /// namespace.
@@ -44,7 +44,7 @@ fn started(pid: u32) -> io::Result<Option<i128>> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
     let since_boot = start_ticks(&stat)
         .map(|ticks| i128::from(ticks) * SECOND / i128::from(procfs::ticks_per_second().max(1)));
-    let clock = |clock| i128::from(perf::clock_now(clock));
+    let clock = |clock| i128::from(clock::read(clock));
     Ok(since_boot.map(|since_boot| clock(libc::CLOCK_REALTIME) - clock(libc::CLOCK_BOOTTIME) + since_boot))
 }
 

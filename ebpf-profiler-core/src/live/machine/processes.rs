@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use crate::live::kernel::perf;
+use super::clock;
 
 /// Time for which processes are compared; others follow in the order of `/proc`.
 const MAX_TIME: Duration = Duration::from_millis(50);
@@ -12,7 +12,7 @@ const MAX_TIME: Duration = Duration::from_millis(50);
 pub(super) fn busiest_first() -> Vec<u32> {
     let Ok(folder) = fs::read_dir("/proc") else { return Vec::new() };
     let pids: Vec<u32> = folder.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect();
-    let (now, end) = (perf::clock_now(libc::CLOCK_BOOTTIME), Instant::now() + MAX_TIME);
+    let (now, end) = (clock::read(libc::CLOCK_BOOTTIME), Instant::now() + MAX_TIME);
     let mut busy = Vec::new();
     for &pid in pids.iter().take_while(|_| Instant::now() < end) {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();

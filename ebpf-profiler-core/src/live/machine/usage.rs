@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::Duration;
 
-use crate::live::kernel::perf;
+use super::clock;
 
 /// Resource usage of the calling process: the profiler and the program that embeds it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,7 +22,7 @@ impl Usage {
     pub fn now() -> Usage {
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
         Usage {
-            cpu: Duration::from_nanos(perf::clock_now(libc::CLOCK_PROCESS_CPUTIME_ID)),
+            cpu: Duration::from_nanos(clock::read(libc::CLOCK_PROCESS_CPUTIME_ID)),
             resident: bytes(&status, "VmRSS:").unwrap_or_default(),
             peak: bytes(&status, "VmHWM:").unwrap_or_default(),
         }

@@ -21,7 +21,6 @@ use crate::language::Language;
 use crate::live::error::{OptionError, StartError};
 use crate::live::kernel::fault::KernelFault;
 use crate::live::kernel::held_map;
-use crate::live::kernel::perf;
 use crate::live::kernel::version;
 use crate::live::kernel::waker::Waker;
 use crate::live::machine::clock;
@@ -540,7 +539,7 @@ impl Builder {
         let rules = self.pace_of_rules(online.len());
         let period = settings.period();
         let kinds: Vec<SampleKind> = triggers.iter().flat_map(|trigger| trigger.kinds(period)).collect();
-        let clock = clock::now();
+        let clock = clock::offset();
         let recorder = self.recorder(clock, period, &kinds)?;
         let (system, symbolizer) = self.system(recorder.as_ref());
         let mut registry = Registry::new(system, Box::new(tables), self.compiler, self.memory);
@@ -550,7 +549,7 @@ impl Builder {
         registry.set_limits(limits);
         registry.set_filter(&self.pids);
         registry.add_languages(self.languages);
-        registry.prepare(perf::clock_now(libc::CLOCK_MONOTONIC));
+        registry.prepare(clock::monotonic());
         let (source, waker) = LiveSource::start(kernel, period, &self.pids, &filter)?;
         let mut pipeline = Pipeline::new(registry, clock, period);
         let budget = self.budget.map(|budget| KeptBudget::new(budget.cpu * online.len() as f64, &triggers));
@@ -728,7 +727,7 @@ fn symbols(options: SymbolOptions, any_file_system: bool) -> Symbols {
 fn record_labels(pipeline: &mut Pipeline, waker: &Waker) -> Result<Recording, StartError> {
     pipeline.set_labels(std::process::id(), label::labels_at);
     let waker = waker.try_clone().map_err(|error| StartError::System { what: "create a pipe", error })?;
-    Ok(Recording::start(|| perf::clock_now(libc::CLOCK_MONOTONIC), move || waker.wake()))
+    Ok(Recording::start(clock::monotonic, move || waker.wake()))
 }
 
 /// Returns the system and the symbolizer, wrapped so that a recorder gets their answers.

@@ -12,7 +12,7 @@ use crate::live::kernel::bpf::Runs;
 use crate::live::kernel::sideband::Sideband;
 use crate::live::kernel::waker::Waker;
 use crate::live::kernel::{bpf, perf};
-use crate::live::machine::cpus;
+use crate::live::machine::{clock, cpus};
 use crate::process::Pids;
 use crate::sample::{Batch, Counts, KernelFilter, KindCost, Life, LifeEvent, Source, SourceError};
 
@@ -181,10 +181,10 @@ impl Source for LiveSource {
         self.renew_walks()?;
         if std::mem::take(&mut self.has_new_cpu) {
             let life = Life::Lost { count: 0 };
-            batch.push_life(LifeEvent { time: perf::clock_now(libc::CLOCK_MONOTONIC), pid: 0, life });
+            batch.push_life(LifeEvent { time: clock::monotonic(), pid: 0, life });
         }
         batch.append(&mut self.later);
-        let now = perf::clock_now(libc::CLOCK_MONOTONIC);
+        let now = clock::monotonic();
         // Samples first: the life events that a sample depends on are older, so they are in the other buffers by then.
         self.kernel.cpu_buffers.drain(|record| batch.push_tick(record));
         self.kernel.ring.drain(|record| batch.push_tick(record));

@@ -19,9 +19,12 @@ use crate::live::kernel::bpf::{self, Map};
 use crate::live::kernel::feature::KernelFeature;
 use crate::live::kernel::object::KernelObject;
 use crate::live::kernel::perf;
+use crate::live::machine::clock;
 use crate::live::machine::cpus;
-use crate::live::run::loader::COOKIE_OF_CALLER;
 use crate::sample::KernelFilter;
+
+/// The value of the constant `COOKIE` for programs that take the cookie of their caller.
+const COOKIE_OF_CALLER: [u8; 8] = u64::MAX.to_ne_bytes();
 
 /// The triggers of a profiler other than the clock, with their programs.
 pub(in super::super) struct Attached {
@@ -221,7 +224,7 @@ impl Attached {
         match point {
             Point::Elsewhere | Point::Counter { .. } => Ok(Vec::new()),
             Point::OffCpu { map, settings } => {
-                let start = perf::clock_now(libc::CLOCK_MONOTONIC);
+                let start = clock::monotonic();
                 map.set(0, &off_cpu::bytes(&abi::OffCpu { start, ..*settings }))?;
                 self.tracepoints(&SWITCHES)
             }

@@ -275,7 +275,7 @@ mod tests {
         thread.member.set = None;
         assert!(!thread.check(0, 0, true), "it sleeps");
         // This thread is ready: it runs.
-        thread.member.tid = crate::live::kernel::perf::this_thread();
+        thread.member.tid = crate::live::machine::this_thread::id();
         assert!(thread.check(0, 0, true));
     }
 
@@ -304,7 +304,7 @@ mod tests {
         let mut thread = Thread::new();
         thread.member.fixed = Some(0.25);
         // This thread is ready: it runs.
-        thread.member.tid = crate::live::kernel::perf::this_thread();
+        thread.member.tid = crate::live::machine::this_thread::id();
         assert!((0..24).all(|_| thread.check(0, 20, true)));
         assert!(!thread.check(0, 20, true));
         thread.member.tid = u32::MAX;

@@ -23,8 +23,8 @@ use self::member::{Member, Signals, Situation};
 use self::scheduler::Policy;
 pub(in crate::live) use self::spawn::spawn;
 use super::cpus;
+use super::this_thread;
 use crate::live::error::OptionError;
-use crate::live::kernel::perf;
 
 /// A share of the CPU time of the machine that the kernel keeps free for a profiler: for
 /// [`Builder::reserve`].
@@ -175,7 +175,7 @@ impl Reservation {
     }
 
     fn enter_as(&self, part: Part) -> Reserved {
-        let (tid, signals) = (perf::this_thread(), Arc::default());
+        let (tid, signals) = (this_thread::id(), Arc::default());
         self.0.add(tid, part, &signals);
         Reserved { inner: self.0.clone(), signals, ends_with_thread: false, _of_this_thread: PhantomData }
     }
@@ -207,7 +207,7 @@ impl Inner {
         let is_new = state.members.iter().all(|member| member.tid != tid) && !signals.has_left();
         let policy = Policy::of(tid).ok().filter(|policy| policy.is_ordinary() && is_new);
         let Some(policy) = policy else { return };
-        let starter = perf::this_thread();
+        let starter = this_thread::id();
         let starter = state.members.iter().find(|member| member.tid == starter);
         // A thread that a member starts has the default policy.
         let former = starter.map_or(policy, |starter| starter.former);
@@ -442,7 +442,7 @@ mod tests {
 
     #[test]
     fn thread_has_its_former_policy_after_it_left() {
-        let tid = perf::this_thread();
+        let tid = this_thread::id();
         let before = Policy::of(tid).unwrap();
         let reservation = Reservation::cpu(0.1);
         let reserved = reservation.enter_as(Part::First);

@@ -169,8 +169,8 @@ fn parse_runnable(text: &str) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::this_thread;
     use super::*;
-    use crate::live::kernel::perf;
 
     #[test]
     fn reservation_is_a_share_of_its_period() {
@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn policy_of_thread_can_be_set_again() {
-        let tid = perf::this_thread();
+        let tid = this_thread::id();
         let policy = Policy::of(tid).unwrap();
         policy.set(tid).unwrap();
         assert_eq!(Policy::of(tid).unwrap(), policy);
@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn thread_that_was_started_has_an_id() {
-        let thread = std::thread::spawn(perf::this_thread);
+        let thread = std::thread::spawn(this_thread::id);
         let id = id(&thread);
         let own = thread.join().unwrap();
         assert!(id.is_none_or(|id| id == own), "{id:?}, {own}");
@@ -210,7 +210,7 @@ mod tests {
         assert_eq!(ready, [true, true, false, false]);
         let file = open_runnable().unwrap();
         assert!(read_runnable(&file).unwrap() > 0 && read_runnable(&file).unwrap() > 0);
-        let times = Times::read(&Times::open(perf::this_thread()).unwrap());
+        let times = Times::read(&Times::open(this_thread::id()).unwrap());
         assert!(times.is_some(), "the kernel measures the times of threads");
     }
 }

@@ -27,7 +27,6 @@ use object::read::elf::ElfFile64;
 use object::{LittleEndian, Object as _, ObjectSection as _};
 
 pub(super) use counters::{Counters, KindCosts};
-pub(in crate::live) use older::COOKIE_OF_CALLER;
 pub(super) use sizes::{Machine, Scaled};
 pub(super) use walks::Walks;
 

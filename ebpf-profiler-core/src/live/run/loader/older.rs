@@ -10,9 +10,6 @@ use crate::live::kernel::types::KernelTypes;
 /// An environment variable that chooses the object for older kernels: for tests.
 const WITHOUT_LOOP: &str = "EBPF_PROFILER_WITHOUT_BPF_LOOP";
 
-/// The value of the constant `COOKIE` for programs that take the cookie of their caller.
-pub(in crate::live) const COOKIE_OF_CALLER: [u8; 8] = u64::MAX.to_ne_bytes();
-
 /// Constants of the object for older kernels.
 pub(super) struct Older {
     kernel_stack: [u8; 8],

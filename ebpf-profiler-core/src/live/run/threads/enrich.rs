@@ -18,7 +18,7 @@ use hashbrown::HashMap;
 
 use super::super::enrichment::{Enrichment, EnrichmentStats};
 use super::{Shared, lock};
-use crate::live::kernel::perf;
+use crate::live::machine::this_thread;
 use crate::profile::{Process, Profile};
 
 /// Longest time that a profile waits for answers.
@@ -88,7 +88,7 @@ impl Enricher {
 
     /// Calls `hook` until the end.
     pub(super) fn run(&self, mut hook: Hook, shared: &Shared) {
-        lock(&shared.tids).push(perf::this_thread());
+        lock(&shared.tids).push(this_thread::id());
         while let Some(process) = self.next() {
             let answer = catch_unwind(AssertUnwindSafe(|| hook(&process)));
             let mut state = lock(&self.0.state);

@@ -73,10 +73,11 @@ pub(super) use self::state::State;
 use super::control::Settings;
 use super::interval::Interval;
 use crate::live::error::{OptionError, StopError};
-use crate::live::kernel::perf;
 use crate::live::kernel::waker::Waker;
+use crate::live::machine::clock;
 use crate::live::machine::priority;
 use crate::live::machine::reservation::{self, Part, Reservation, Reserved};
+use crate::live::machine::this_thread;
 use crate::live::trigger::filter::Filter;
 use crate::pipeline::{LeftModule, PendingProfile, Pipeline};
 use crate::process::Pids;
@@ -249,7 +250,7 @@ impl Shared {
 
     /// Returns the CPU time of the profiler's threads.
     fn thread_time(&self) -> Duration {
-        let time = |&tid: &u32| perf::clock_now(perf::cpu_clock_of_thread(tid));
+        let time = |&tid: &u32| clock::read(clock::of_thread(tid));
         Duration::from_nanos(lock(&self.tids).iter().map(time).sum())
     }
 
@@ -395,7 +396,7 @@ impl Threads {
         let reservation = self.remote.shared.reservation.as_ref();
         let thread = reservation::spawn(reservation, part, thread, move |reserved| {
             let _alive = alive;
-            lock(&shared.tids).push(perf::this_thread());
+            lock(&shared.tids).push(this_thread::id());
             drop(shared);
             run(reserved);
         })?;

@@ -245,7 +245,7 @@ impl PipelineThread {
         }
         self.lost = lost;
         // The time of day may have been set.
-        self.pipeline.set_clock(clock::now());
+        self.pipeline.set_clock(clock::offset());
         if let Some(change) = &change {
             // Sampling was interrupted, and so ends may be missing.
             self.pipeline.drop_held();

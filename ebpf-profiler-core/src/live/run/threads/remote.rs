@@ -8,10 +8,10 @@ use super::super::control::Settings;
 use super::super::enrichment::EnrichmentStats;
 use super::{Change, Command, Enricher, Shared, Stage, State, lock};
 use crate::live::error::{ChangeError, StopError};
-use crate::live::kernel::perf;
 use crate::live::kernel::waker::Waker;
 use crate::live::machine::priority;
 use crate::live::machine::reservation::{Reservation, ReservationStats};
+use crate::live::machine::this_thread;
 use crate::profile::Profile;
 
 /// Sends commands to the threads, and reads what they share.
@@ -125,7 +125,7 @@ impl Remote {
     /// Ends the threads, and waits for them until the deadline; not in one of them.
     pub(in super::super) fn stop(&self) -> Result<(), StopError> {
         self.begin_stop();
-        let is_own = lock(&self.shared.tids).contains(&perf::this_thread());
+        let is_own = lock(&self.shared.tids).contains(&this_thread::id());
         if !is_own {
             let (_raised, _reserved) = (priority::raised(), self.shared.enter());
             self.wait_for_end();
