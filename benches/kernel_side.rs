@@ -142,9 +142,9 @@ impl Side {
     /// Returns the nanoseconds per sample in one round.
     fn turn(&self, window: Duration) -> io::Result<f64> {
         /// The first samples find the caches of the other side.
-        const SETTLE: Duration = Duration::from_millis(20);
+        const SETTLE_TIME: Duration = Duration::from_millis(20);
         self.spin.go_on();
-        sleep(SETTLE);
+        sleep(SETTLE_TIME);
         let nanoseconds = self.ticking.time_of_run(window);
         self.spin.pause();
         nanoseconds

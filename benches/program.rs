@@ -38,8 +38,9 @@ impl Running {
     ///
     /// Fails if it cannot be started.
     pub fn spin(program: &Path, depth: u32) -> io::Result<Running> {
-        const LONG: &str = "100000";
-        let child = Command::new(program).arg(depth.to_string()).arg(LONG).stdout(Stdio::null()).spawn()?;
+        const LIFE_SECONDS: &str = "100000";
+        let child =
+            Command::new(program).arg(depth.to_string()).arg(LIFE_SECONDS).stdout(Stdio::null()).spawn()?;
         std::thread::sleep(Duration::from_millis(100));
         Ok(Running(child))
     }

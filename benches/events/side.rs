@@ -42,14 +42,14 @@ pub(crate) enum Running {
 }
 
 /// Longer than a round.
-const LONG: Duration = Duration::from_secs(3600);
+const MAX_LIFE: Duration = Duration::from_secs(3600);
 
 /// Waits of at least a nanosecond.
 const EACH: Duration = Duration::from_nanos(1);
 
 /// All sides; those of one event one after the other.
 pub(crate) const SIDES: &[Side] = &[
-    ours("switch, not sampled", Event::Switch, || OffCpu::longer_than(LONG).into(), Filter::new),
+    ours("switch, not sampled", Event::Switch, || OffCpu::longer_than(MAX_LIFE).into(), Filter::new),
     ours("switch, filtered by command", Event::Switch, || OffCpu::longer_than(EACH).into(), nobody),
     ours("switch, sampled", Event::Switch, || OffCpu::longer_than(EACH).into(), Filter::new),
     ours(

@@ -38,7 +38,7 @@ use ebpf_profiler_core::symbol::NoSymbols;
 type Outcome<T = ()> = Result<T, Box<dyn Error>>;
 
 /// Number of methods of the small virtual machine.
-const FEW: usize = 20;
+const SMALL_METHODS: usize = 20;
 
 /// Samples a second, so that most methods are sampled.
 const HERTZ: u32 = 4999;
@@ -59,7 +59,7 @@ fn main() -> Outcome {
 fn bench() -> Outcome {
     want_root("jvm");
     let (methods, seconds) = (option("methods", 20000), option("seconds", 5.0));
-    let machines = [FEW, methods].map(|methods| start(methods).map(|it| (methods, it)));
+    let machines = [SMALL_METHODS, methods].map(|methods| start(methods).map(|it| (methods, it)));
     let machines: Vec<(usize, Running)> = machines.into_iter().collect::<Outcome<_>>()?;
     let (mut names, mut profilers) = ([const { Vec::new() }; 2], [const { Vec::new() }; 4]);
     for _ in 0..option("rounds", 3) {

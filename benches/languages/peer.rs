@@ -50,10 +50,10 @@ impl Peer {
     /// Samples a thread for one round. The stacks follow later: see [`Peer::held`].
     pub(crate) fn turn(&self, script: &Running, hertz: u32, window: Duration) -> Outcome<(Turn, Window)> {
         /// Discovers the process with its first sample.
-        const SETTLE: Duration = Duration::from_secs(1);
+        const SETTLE_TIME: Duration = Duration::from_secs(1);
         let sampler = program_of(self.sampler)?;
         let ticking = Ticking::start(sampler.as_raw_fd(), &[script.busiest_thread()?], hertz)?;
-        sleep(SETTLE);
+        sleep(SETTLE_TIME);
         let (user, begin) = (of_process(self.profiler.pid())?, now()?);
         let (runs, nanoseconds) = ticking.runs_and_time(window)?;
         let user = of_process(self.profiler.pid())? - user;

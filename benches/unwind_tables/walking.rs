@@ -29,7 +29,7 @@ const A_WALK: usize = 1 << 10;
 const FRAMES: usize = 400_000;
 
 /// Number of addresses that fit into every rule cache.
-const FEW: usize = 16;
+const CACHED_ADDRESSES: usize = 16;
 
 /// Returns CPU nanoseconds per frame: ours and framehop's at random addresses, then at few repeated
 /// ones.
@@ -44,7 +44,7 @@ pub(crate) fn measure(elf: &Elf) -> Outcome<[f64; 4]> {
     }
     let mut random = Random(0x1234_5678_9abc_def1);
     let many: Vec<u32> = (0..WORDS).map(|_| code.address(random.below(code.bytes))).collect();
-    let few: Vec<u32> = (0..WORDS).map(|_| many[random.below(FEW as u64) as usize]).collect();
+    let few: Vec<u32> = (0..WORDS).map(|_| many[random.below(CACHED_ADDRESSES as u64) as usize]).collect();
     let ours = Ours::new(elf, &table)?;
     let theirs = module(elf)?;
     let (mut ns, rounds) = ([f64::INFINITY; 4], 3);

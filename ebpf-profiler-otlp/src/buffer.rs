@@ -80,7 +80,7 @@ impl Buffer {
     #[inline]
     pub(crate) fn all_kept(&mut self, numbers: impl ExactSizeIterator<Item = Kept>) {
         let start = self.0.len();
-        self.0.resize(start + numbers.len() * Kept::MOST + size_of::<Kept>(), 0);
+        self.0.resize(start + numbers.len() * Kept::MAX_BYTES + size_of::<Kept>(), 0);
         let (room, mut end) = (&mut self.0[start..], 0);
         for number in numbers {
             let Some(room) = room.get_mut(end..).and_then(|rest| rest.first_chunk_mut()) else { break };
@@ -90,7 +90,7 @@ impl Buffer {
         self.0.truncate(start + end);
     }
 
-    /// Appends a tag and a number below [`SHORT`].
+    /// Appends a tag and a number below [`FOUR_BYTE_LIMIT`].
     #[inline]
     fn tagged(&mut self, tag: u8, value: u64) {
         if value < 0x80 {
@@ -137,7 +137,7 @@ impl Wire for Buffer {
     fn varint(&mut self, value: u64) {
         match value {
             0..0x80 => self.store([value as u8], 1),
-            0x80..SHORT => {
+            0x80..FOUR_BYTE_LIMIT => {
                 let (bytes, len) = short_varint(value);
                 self.store(bytes.to_le_bytes(), len);
             }
@@ -149,7 +149,7 @@ impl Wire for Buffer {
     fn number(&mut self, field: u8, value: u64) {
         match value {
             0 => {}
-            1..SHORT => self.tagged(number_tag(field), value),
+            1..FOUR_BYTE_LIMIT => self.tagged(number_tag(field), value),
             _ => self.number_or_zero(field, value),
         }
     }
@@ -157,7 +157,7 @@ impl Wire for Buffer {
     #[inline]
     fn message(&mut self, field: u8, len: usize) {
         match len as u64 {
-            len @ ..SHORT => self.tagged(bytes_tag(field), len),
+            len @ ..FOUR_BYTE_LIMIT => self.tagged(bytes_tag(field), len),
             len => {
                 self.store([bytes_tag(field)], 1);
                 self.long_varint(len);
@@ -172,7 +172,7 @@ impl Wire for Buffer {
     }
 }
 
-/// Returns the bytes of a varint below [`SHORT`], lowest first, and their number, at most four.
+/// Returns the bytes of a varint below [`FOUR_BYTE_LIMIT`], lowest first, and their number, at most four.
 ///
 /// ```text
 ///   value             aaaaaaabbbbbbbcccccccddddddd
@@ -187,7 +187,7 @@ fn short_varint(value: u64) -> (u64, usize) {
 }
 
 /// Exclusive limit of varints of four bytes.
-const SHORT: u64 = 1 << 28;
+const FOUR_BYTE_LIMIT: u64 = 1 << 28;
 
 /// At most 16 encoded bytes, stored in one instruction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -222,14 +222,14 @@ pub(crate) struct Kept(u64);
 
 impl Kept {
     /// Maximum number of bytes.
-    const MOST: usize = 6;
+    const MAX_BYTES: usize = 6;
 
     #[inline]
     pub(crate) fn varint(value: u32) -> Kept {
         let (bytes, len) = match value.into() {
-            value @ ..SHORT => short_varint(value),
+            value @ ..FOUR_BYTE_LIMIT => short_varint(value),
             // The fifth byte has the remaining bits.
-            value => (short_varint(value & (SHORT - 1)).0 | 0x8080_8080 | value >> 28 << 32, 5),
+            value => (short_varint(value & (FOUR_BYTE_LIMIT - 1)).0 | 0x8080_8080 | value >> 28 << 32, 5),
         };
         Kept(bytes | (len as u64) << 56)
     }
@@ -266,8 +266,8 @@ mod tests {
         16_384,
         2_097_151,
         2_097_152,
-        SHORT - 1,
-        SHORT,
+        FOUR_BYTE_LIMIT - 1,
+        FOUR_BYTE_LIMIT,
         u32::MAX as u64,
         1 << 56,
         u64::MAX / 2,

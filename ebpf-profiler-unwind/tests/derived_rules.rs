@@ -162,12 +162,12 @@ fn of_this_program_and_libc() {
     check(&library.into_iter().chain(std::env::current_exe()).collect::<Vec<_>>());
 }
 
-/// All libraries in the matrix, else one of [`SHORT`].
+/// All libraries in the matrix, else one of [`LIBRARY_STEP`].
 #[test]
 #[ignore = "takes half a minute with optimizations"]
 fn of_libraries() {
     let named = std::env::var_os("UNWIND_FILES");
-    let step = if std::env::var_os("TRUTH_MATRIX").is_some() { 1 } else { SHORT };
+    let step = if std::env::var_os("TRUTH_MATRIX").is_some() { 1 } else { LIBRARY_STEP };
     let below = |folder| files::below(&[PathBuf::from(folder)]).into_iter().step_by(step).collect();
     let paths: Vec<PathBuf> = match &named {
         Some(files) => std::env::split_paths(files).collect(),
@@ -177,4 +177,4 @@ fn of_libraries() {
 }
 
 /// Distance between two of the libraries that are read outside of the matrix.
-const SHORT: usize = 5;
+const LIBRARY_STEP: usize = 5;

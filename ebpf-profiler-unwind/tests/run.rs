@@ -31,7 +31,7 @@ const STACK: u64 = 0x7fff_0000_0000;
 const WORDS: usize = 4096;
 
 /// More frames than there are words on a stack: those that read none go on for ever.
-const MOST: u32 = 2 * WORDS as u32;
+const MAX_FRAMES: u32 = 2 * WORDS as u32;
 
 /// The DWARF number of a register that is never known here.
 const RBX: u8 = 3;
@@ -91,7 +91,7 @@ fn walk<const VERIFIED: bool>(
         if let Some(stop) = walk.step::<X86_64, _>(world) {
             break stop;
         }
-        if walk.taken >= MOST {
+        if walk.taken >= MAX_FRAMES {
             break Stop::TooLong;
         }
         let before = walk.taken;

@@ -107,7 +107,7 @@ impl ReadAt for Counted {
 }
 
 /// To find the beginnings and to build, or to make an index and to build.
-const ONCE: usize = 2;
+const READS_PER_BUILD: usize = 2;
 
 /// Some functions, not in the order of their addresses; the second lies over the beginning of the
 /// third, the last is malformed.
@@ -124,15 +124,15 @@ fn some() -> Linked {
 
 #[test]
 fn the_truth_is_believed() {
-    assert_eq!(some().check(), ONCE);
+    assert_eq!(some().check(), READS_PER_BUILD);
 }
 
 #[test]
 fn what_is_not_named_is_found() {
     for number in 0..6 {
-        assert_eq!(some().check_with(|pairs| _ = pairs.remove(number)), ONCE, "{number}");
+        assert_eq!(some().check_with(|pairs| _ = pairs.remove(number)), READS_PER_BUILD, "{number}");
     }
-    assert_eq!(some().check_with(Vec::clear), ONCE);
+    assert_eq!(some().check_with(Vec::clear), READS_PER_BUILD);
 }
 
 /// LLVM's linker keeps the first of several, which may be empty.
@@ -148,12 +148,12 @@ fn functions_that_were_folded() {
         (0x310, 0, &[0, 0, 0], false),
         (0x240, 0, &[0, 0, 0], true),
     ]);
-    assert_eq!(folded.check(), ONCE);
+    assert_eq!(folded.check(), READS_PER_BUILD);
     // The later of two is named.
     let mut other = folded.clone();
     let later = other.pairs.iter().position(|pair| pair.0 == CODE + 0x200).unwrap();
     other.pairs[later].1 = Linked::offset_of(&folded, 5);
-    assert_eq!(other.check(), ONCE);
+    assert_eq!(other.check(), READS_PER_BUILD);
 }
 
 impl Linked {
@@ -183,7 +183,7 @@ fn wrong_search_tables_do_not_change_the_table() {
         ("the end of the section", |pairs| pairs.push((CODE + 0x600, pairs[4].1 + 4096))),
     ];
     for (lie, tell) in lies {
-        assert!(some().check_with(tell) > ONCE, "{lie}");
+        assert!(some().check_with(tell) > READS_PER_BUILD, "{lie}");
     }
 }
 
@@ -227,8 +227,8 @@ fn a_description_within_another() {
     linked.frames.truncate(at);
     linked.entry(&body);
     linked.frames.extend([0; 4]);
-    assert_eq!(linked.check_with(|pairs| pairs.push((CODE + 0x700, at))), ONCE);
-    assert!(linked.check_with(|pairs| pairs.push((CODE + 0x800, fake_at))) > ONCE);
+    assert_eq!(linked.check_with(|pairs| pairs.push((CODE + 0x700, at))), READS_PER_BUILD);
+    assert!(linked.check_with(|pairs| pairs.push((CODE + 0x800, fake_at))) > READS_PER_BUILD);
 }
 
 /// Output of assemblers: entries without padding.
@@ -244,7 +244,7 @@ fn entries_of_odd_lengths() {
     ]);
     assert_ne!(odd.frames.len() % 4, 0);
     odd.check();
-    assert_eq!((0..16).filter(|zeros| padded(&odd, *zeros).check() == ONCE).count(), 4);
+    assert_eq!((0..16).filter(|zeros| padded(&odd, *zeros).check() == READS_PER_BUILD).count(), 4);
 }
 
 fn padded(linked: &Linked, zeros: usize) -> Linked {

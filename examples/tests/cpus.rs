@@ -14,7 +14,7 @@ use ebpf_profiler_core::live::Health;
 use ebpf_profiler_core::symbol::NoSymbols;
 
 /// Longer than the profiler's interval (1 s) between checks for new CPUs.
-const NOTICE: Duration = Duration::from_millis(1500);
+const NOTICE_TIME: Duration = Duration::from_millis(1500);
 
 mod guest {
     use std::time::Duration;
@@ -23,7 +23,7 @@ mod guest {
     #[ignore = "needs root"]
     fn a_cpu_that_comes_back_is_sampled_again() {
         test_needs::root!();
-        super::switch_off_for(super::NOTICE);
+        super::switch_off_for(super::NOTICE_TIME);
     }
 
     #[test]
@@ -55,7 +55,7 @@ fn switch_off_for(away: Duration) {
         assert!(is_sampled(&profiler, &Busy::anywhere()), "with CPU {} switched off", cpu.number);
     }
     drop(off);
-    sleep(NOTICE);
+    sleep(NOTICE_TIME);
     assert!(
         is_sampled(&profiler, &Busy::on(&cpu)),
         "no samples on CPU {} after it is online again",

@@ -29,7 +29,7 @@ const PACKAGES: &[&str] = &[
 const PROFILE: &str = "ci";
 
 /// Test programs of unwind that run at more length here.
-const LONG: &[&str] = &["fuzz", "gimli", "registers"];
+const LENGTHY_TESTS: &[&str] = &["fuzz", "gimli", "registers"];
 
 /// Time after which no step works any more. CI ends runs after 90 minutes, without a word on their
 /// steps.
@@ -72,11 +72,12 @@ pub(crate) fn task(_: &[String]) -> Outcome {
 /// Runs the tests of unwind that take too long without optimizations: all files of the system, and
 /// fuzzing without coverage, whose number of inputs bounds it.
 fn optimized(tests: &[Binary], summaries: &mut Vec<String>) -> Outcome {
-    let is_long =
-        |test: &&Binary| test.package == "ebpf-profiler-unwind" && LONG.contains(&test.name.as_str());
+    let is_long = |test: &&Binary| {
+        test.package == "ebpf-profiler-unwind" && LENGTHY_TESTS.contains(&test.name.as_str())
+    };
     let long: Vec<&Binary> = tests.iter().filter(is_long).collect();
-    if long.len() < LONG.len() {
-        return Err(format!("of {LONG:?} only {} are built", long.len()));
+    if long.len() < LENGTHY_TESTS.len() {
+        return Err(format!("of {LENGTHY_TESTS:?} only {} are built", long.len()));
     }
     long.iter().try_for_each(|test| {
         let run = |selected: &[&str], see: &mut dyn FnMut(&str)| {

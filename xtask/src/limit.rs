@@ -20,12 +20,12 @@ use std::time::{Duration, Instant};
 const VARIABLE: &str = "XTASK_STEPS";
 
 /// Time between two attempts to end the processes of a step.
-const AGAIN: Duration = Duration::from_secs(1);
+const KILL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Longest wait for the environment of a process that executes another program, and the time
 /// between two looks at it.
 const EXEC: Duration = Duration::from_secs(10);
-const LOOK: Duration = Duration::from_millis(1);
+const EXEC_CHECK_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Time after which a process without an environment has none: the kernel sets its end last, and
 /// may have other work before.
@@ -91,7 +91,7 @@ fn guard(step: &str, limit: Duration, ended: &Receiver<()>) -> bool {
     if ended.recv_timeout(limit) != Err(RecvTimeoutError::Timeout) {
         return false;
     }
-    while ended.recv_timeout(AGAIN) == Err(RecvTimeoutError::Timeout) {
+    while ended.recv_timeout(KILL_INTERVAL) == Err(RecvTimeoutError::Timeout) {
         end(step);
     }
     true
@@ -138,7 +138,7 @@ fn environment(pid: u32) -> Option<Vec<u8>> {
             }
             Some(_) => {}
         }
-        thread::sleep(LOOK);
+        thread::sleep(EXEC_CHECK_INTERVAL);
     }
 }
 

@@ -92,8 +92,8 @@ fn test_of(line: &str) -> Option<&str> {
 
 /// Time without a line after which an ended process counts as silent, and the longest wait for its
 /// silence.
-const SILENCE: Duration = Duration::from_millis(300);
-const REST: Duration = Duration::from_secs(10);
+const SILENT_TIME: Duration = Duration::from_millis(300);
+const MAX_SILENCE_WAIT: Duration = Duration::from_secs(10);
 
 /// Passes lines on until the process has ended. Others that it started may keep its output open,
 /// and are not waited for.
@@ -105,14 +105,14 @@ fn follow(
     let Some(lines) = lines else { return child.wait() };
     let mut end: Option<(ExitStatus, Instant)> = None;
     loop {
-        match (lines.recv_timeout(SILENCE), end) {
+        match (lines.recv_timeout(SILENT_TIME), end) {
             (Ok(line), _) => see(&line),
             (Err(RecvTimeoutError::Disconnected), _) => return child.wait(),
             (Err(RecvTimeoutError::Timeout), Some((status, _))) => return Ok(status),
             (Err(RecvTimeoutError::Timeout), None) => {}
         }
         end = match end {
-            None => child.try_wait()?.map(|status| (status, Instant::now() + REST)),
+            None => child.try_wait()?.map(|status| (status, Instant::now() + MAX_SILENCE_WAIT)),
             Some((status, end)) if Instant::now() > end => return Ok(status),
             unchanged => unchanged,
         };

@@ -1,5 +1,5 @@
 //! `cargo xtask words`: no doc line begins with a word that asks where a noun or a verb is
-//! expected, and no comment has a phrase that needs a second reading.
+//! expected, no comment has a phrase that needs a second reading, and no name is a riddle.
 //!
 //! ```text
 //! /// How a profile is written.        reported
@@ -7,6 +7,8 @@
 //! /// Writes a profile.                fine
 //! /// # How it works                   fine: a heading
 //! /// What does it cost? 25 ms.        fine: a question
+//! const MOST: usize = 64;              reported: write what there are at most 64 of
+//! fn lose(&mut self) {}                reported: write `record_loss`
 //! ```
 
 use std::fs;
@@ -29,6 +31,29 @@ const PHRASES: &[(&str, &str)] = &[
     ("wants to hear", "a verb"),
 ];
 
+/// Names that no constant has: they say how much or how long, but not of what, or in which unit.
+const BARE_NAMES: &[&str] = &[
+    "MOST", "LEAST", "LONGEST", "SHORTEST", "LARGEST", "SMALLEST", "MANY", "FEW", "LONG", "SHORT", "SOON",
+    "NEAR", "FAR", "AGE", "REST", "AGAIN", "ONCE", "OFTEN", "ROOM", "REACH", "BREATH", "PATIENCE", "TRUST",
+    "DOUBTS", "LINGER", "SETTLE", "NOTICE", "SILENCE", "TIDY", "SWEEP", "LOOK",
+];
+
+/// Names that no function has, each with a plain one.
+const FUNCTIONS: &[(&str, &str)] = &[
+    ("lose", "`record_loss`"),
+    ("know_nothing", "the operation"),
+    ("know_scripts", "the operation, as `add_scripts`"),
+    ("reconsider", "`recheck`"),
+    ("behind", "`after`, or the operation"),
+    ("around", "`containing`, or the operation"),
+    ("lay_down", "`write`"),
+    ("tell_anew", "`republish`"),
+    ("take_back", "`withdraw`"),
+];
+
+/// The crate whose names may be riddles still: lines of its source are in the compiled object, which changes with them.
+const COMPILED: &str = "ebpf-programs";
+
 /// Folders that hold no source of ours.
 const SKIPPED: &[&str] = &["target", ".git"];
 
@@ -49,16 +74,19 @@ pub(crate) fn task(folders: &[String]) -> Outcome {
         let name = file.strip_prefix(root()).unwrap_or(file).display();
         found.extend(questions(&text).into_iter().map(|(line, text)| format!("{name}:{line}: {text}")));
         found.extend(riddles(&text).into_iter().map(|(line, advice)| format!("{name}:{line}: {advice}")));
+        let named = if file.starts_with(root().join(COMPILED)) { Vec::new() } else { bare_names(&text) };
+        found.extend(named.into_iter().map(|(line, advice)| format!("{name}:{line}: {advice}")));
     }
     if found.is_empty() {
         eprintln!("no doc line of {} files begins with {}", files.len(), WORDS.join(", "));
         eprintln!("no comment has one of {} phrases", PHRASES.len());
+        eprintln!("no name is one of {}", BARE_NAMES.len() + FUNCTIONS.len());
         return Ok(());
     }
     let shown = if folders.is_empty() { SHOWN } else { found.len() };
     found.iter().take(shown).for_each(|line| eprintln!("{line}"));
     Err(format!(
-        "{} lines begin with {}, or have a phrase that needs a second reading",
+        "{} lines begin with {}, or have a phrase or a name that needs a second reading",
         found.len(),
         WORDS.join(", ")
     ))
@@ -111,6 +139,33 @@ fn riddles(text: &str) -> Vec<(usize, String)> {
         }
     }
     found
+}
+
+/// Returns the lines that give something a name of these lists, with their numbers and what to write instead.
+fn bare_names(text: &str) -> Vec<(usize, String)> {
+    let lines = text.lines().enumerate();
+    lines.filter_map(|(index, line)| Some((index + 1, advice_on(line)?))).collect()
+}
+
+/// Returns what to write instead of the name that a line gives a constant or a function.
+fn advice_on(line: &str) -> Option<String> {
+    let line = line.trim_start();
+    let visible = line.strip_prefix("pub").map_or(line, |rest| match rest.strip_prefix('(') {
+        Some(scope) => scope.split_once(')').map_or(rest, |(_, rest)| rest),
+        None => rest,
+    });
+    let (keyword, rest) = visible.trim_start().split_once(' ')?;
+    let name = rest.split(|c: char| !c.is_alphanumeric() && c != '_').next()?;
+    match keyword {
+        "const" | "static" if BARE_NAMES.contains(&name) => {
+            Some(format!("{name}: write a noun, and its unit"))
+        }
+        "fn" => {
+            let (_, plain) = FUNCTIONS.iter().find(|(function, _)| *function == name)?;
+            Some(format!("{name}: write {plain}"))
+        }
+        _ => None,
+    }
 }
 
 /// Returns `true` if a line has a phrase as whole words.
@@ -180,7 +235,30 @@ mod tests {
     }
 
     #[test]
-    fn reports_behind_code() {
+    fn reports_names_of_constants_and_functions() {
+        let lines = |text: &str| bare_names(text).into_iter().map(|(line, _)| line).collect::<Vec<_>>();
+        let wrong = [
+            "const MOST: usize = 1;",
+            "    pub(in a::b) const PATIENCE: u8 = 1;",
+            "pub fn lose(&mut self) {}",
+            "pub(super) fn behind<'a>() {}",
+            "static AGE: u8 = 1;",
+        ];
+        assert_eq!(lines(&wrong.join("\n")), [1, 2, 3, 4, 5]);
+        let right = [
+            "const MOST_SAMPLES: usize = 1;",
+            "let MOST = 1;",
+            "fn lose_weight() {}",
+            "self.lose();",
+            "// const MOST: usize",
+            "const fn most() {}",
+            "public",
+        ];
+        assert_eq!(lines(&right.join("\n")), []);
+    }
+
+    #[test]
+    fn reports_after_code() {
         assert_eq!(lines("/// ```text\n/// x\n/// ```\n/// What it is"), [4]);
         assert_eq!(lines("/// ```text\nfn f();\n/// What it is"), [3]);
     }

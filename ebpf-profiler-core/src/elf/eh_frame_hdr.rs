@@ -33,8 +33,8 @@ impl EhFrameHdr {
     /// Parses the header of a file. Returns `None` if there is none of version 1.
     pub fn of(elf: &Elf) -> Option<EhFrameHdr> {
         let segment = elf.segments().iter().find(|segment| segment.kind == segment_type::PT_GNU_EH_FRAME)?;
-        let mut bytes = [0; LONGEST];
-        let size = segment.file_size.min(LONGEST as u64) as usize;
+        let mut bytes = [0; MAX_HEADER_SIZE];
+        let size = segment.file_size.min(MAX_HEADER_SIZE as u64) as usize;
         elf.fill(segment.offset, &mut bytes[..size]).ok()?;
         let &[1, pointer, count, table] = bytes.first_chunk()? else { return None };
         let address = segment.address;
@@ -79,18 +79,18 @@ impl EhFrameHdr {
 
     /// Searches the last function that begins at or before `address`, and its FDE.
     pub fn find(&self, elf: &Elf, address: u64) -> Option<(u64, u64)> {
-        self.pair(elf, self.behind(elf, address)?.checked_sub(1)?)
+        self.pair(elf, self.count_up_to(elf, address)?.checked_sub(1)?)
     }
 
-    /// Returns the start of the first function that begins behind `address`.
+    /// Returns the start of the first function that begins after `address`.
     pub(crate) fn next(&self, elf: &Elf, address: u64) -> Option<u64> {
-        let number = self.behind(elf, address).filter(|&number| number < self.count)?;
+        let number = self.count_up_to(elf, address).filter(|&number| number < self.count)?;
         // The order is what the file claims.
         self.pair(elf, number).map(|(start, _)| start).filter(|&start| start > address)
     }
 
     /// Returns the number of functions that begin at or before `address`.
-    fn behind(&self, elf: &Elf, address: u64) -> Option<u32> {
+    fn count_up_to(&self, elf: &Elf, address: u64) -> Option<u32> {
         let (mut low, mut high) = (0, self.count);
         while low < high {
             let middle = low + (high - low) / 2;
@@ -111,7 +111,7 @@ impl EhFrameHdr {
 }
 
 /// Size of a header with a pointer of eight bytes.
-const LONGEST: usize = 16;
+const MAX_HEADER_SIZE: usize = 16;
 
 const UDATA4: u8 = 0x03;
 const SDATA4: u8 = 0x0b;

@@ -74,15 +74,15 @@ impl Pclntab {
 
     /// Returns `true` if `trees` has valid entries for the first few functions that refer to it.
     pub(super) fn fit(&self, trees: &Trees) -> bool {
-        const FEW: usize = 32;
+        const CHECKED_FUNCTIONS: usize = 32;
         let functions = (0..self.count).filter_map(|number| self.function(number));
         let with_trees = functions.filter_map(|function| {
             let tree = function.extra_data(TREE)?;
             // Somewhere in it there is a number.
-            let numbers = function.extra_steps(INDEX)?.take(FEW).map(|(_, number)| number);
+            let numbers = function.extra_steps(INDEX)?.take(CHECKED_FUNCTIONS).map(|(_, number)| number);
             Some((function, tree, usize::try_from(numbers.max()?).ok()?))
         });
-        let mut checked = with_trees.take(FEW).map(|(function, tree, number)| {
+        let mut checked = with_trees.take(CHECKED_FUNCTIONS).map(|(function, tree, number)| {
             let entry = trees.entry(self.version, &function, tree, number);
             entry.is_some_and(|entry| !entry.name.is_empty() && entry.name.iter().all(|byte| *byte > b' '))
         });

@@ -18,7 +18,7 @@ const CHANGES_PER_WAKE: u64 = MAX_CHANGES as u64 / 8;
 const MAX_THREADS: usize = 1_024;
 
 /// Time for which former labels, and the labels of ended threads, are kept, in nanoseconds.
-const LINGER: u64 = 10_000_000_000;
+const KEEP_TIME: u64 = 10_000_000_000;
 
 /// Number of profilers that include this program.
 static RECORDINGS: AtomicUsize = AtomicUsize::new(0);
@@ -115,7 +115,7 @@ impl History {
         }
         // Two for each that is added: a thread that changed often, and then seldom, frees its memory soon.
         for _ in 0..2 {
-            if self.changes.get(1).is_some_and(|&(next, _)| time.saturating_sub(next) > LINGER) {
+            if self.changes.get(1).is_some_and(|&(next, _)| time.saturating_sub(next) > KEEP_TIME) {
                 self.forget_first();
             }
         }
@@ -170,7 +170,7 @@ impl Own {
             let now = now();
             let mut threads = lock(&THREADS);
             if threads.len() >= MAX_THREADS {
-                let is_recent = |at: u64| now.saturating_sub(at) < LINGER;
+                let is_recent = |at: u64| now.saturating_sub(at) < KEEP_TIME;
                 threads.retain(|_, history| lock(history).ended.is_none_or(is_recent));
             }
             threads.insert(tid, history.clone());
@@ -284,14 +284,14 @@ pub(super) mod tests {
             history.push(time, Labels::default().with(SampleLabel::new("n", time as i64)), true);
         };
         (1..=1_000).for_each(|time| set(&mut history, time));
-        (1..=500).for_each(|at| set(&mut history, 2 * LINGER + at));
+        (1..=500).for_each(|at| set(&mut history, 2 * KEEP_TIME + at));
         assert_eq!(history.changes.len(), 501, "the first ones are freed, two for each");
         assert!(history.changes.capacity() <= 2 * 1_024);
         assert_eq!(history.at(999), None);
-        assert_eq!(texts(&history.at(LINGER).unwrap()), ["n=1000"]);
-        set(&mut history, 4 * LINGER);
-        set(&mut history, 4 * LINGER + 1);
-        assert_eq!(history.at(LINGER), None);
+        assert_eq!(texts(&history.at(KEEP_TIME).unwrap()), ["n=1000"]);
+        set(&mut history, 4 * KEEP_TIME);
+        set(&mut history, 4 * KEEP_TIME + 1);
+        assert_eq!(history.at(KEEP_TIME), None);
     }
 
     /// A thread that changes its labels often has its samples read in time.

@@ -18,7 +18,7 @@ use crate::trace::Stop;
 const WINDOW: u64 = 1_000_000_000;
 
 /// Samples that are held at most.
-const MOST: usize = 64;
+const MAX_HELD_SAMPLES: usize = 64;
 
 /// The exec events of a batch, and the samples that wait for the next one.
 #[derive(Default)]
@@ -58,7 +58,11 @@ impl Execs {
     /// Holds a sample that may be one before an exec of which the event is not there yet.
     pub(super) fn hold(&mut self, tick: &TickRecord<'_>) -> bool {
         let is_walked = matches!(tick.body, Body::Walked { .. });
-        if !is_walked || !has_no_memory(tick) || self.is_before_exec(tick) || self.held.len() >= MOST {
+        if !is_walked
+            || !has_no_memory(tick)
+            || self.is_before_exec(tick)
+            || self.held.len() >= MAX_HELD_SAMPLES
+        {
             return false;
         }
         self.held.extend(OwnedTick::of(tick));

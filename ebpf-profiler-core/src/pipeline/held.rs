@@ -10,18 +10,18 @@ pub(super) type Id = (u64, u32);
 
 /// Maximum number of samples, above that of the kernel side: it forgets allocations that never
 /// return.
-const MOST: usize = 1 << 18;
+const MAX_HELD_SAMPLES: usize = 1 << 18;
 
 /// Number of samples that ended with their processes after which the kernel's map is swept.
-const SWEEP: usize = 1 << 12;
+const SWEEP_AFTER_SAMPLES: usize = 1 << 12;
 
 /// Time after which it is swept in any case, in nanoseconds: samples that are dropped in user space
 /// stay in it.
-const SWEEP_AFTER: u64 = 30_000_000_000;
+const SWEEP_INTERVAL: u64 = 30_000_000_000;
 
 /// Time after which a sample that isn't known here can be removed from the kernel's map, in
 /// nanoseconds: its record may be on its way.
-const AGE: u64 = 2_000_000_000;
+const MIN_REMOVAL_AGE: u64 = 2_000_000_000;
 
 /// Removes the samples from the kernel's map for which a function returns `false`, by the process,
 /// time and CPU of their records.
@@ -73,7 +73,7 @@ impl HeldSamples {
 
     /// Begins a sample. Returns `false` if there are too many.
     pub(super) fn begin(&mut self, pid: u32, id: Id, sample: HeldSample) -> bool {
-        if self.count >= MOST {
+        if self.count >= MAX_HELD_SAMPLES {
             return false;
         }
         let former = self.by_process.entry(pid).or_default().insert(id, sample);
@@ -87,7 +87,7 @@ impl HeldSamples {
         let ended = self.by_process.get_mut(&pid).and_then(|samples| samples.remove(&id));
         match ended {
             Some(_) => self.count -= 1,
-            None if self.early[0].len() < MOST => drop(self.early[0].insert((pid, id), value)),
+            None if self.early[0].len() < MAX_HELD_SAMPLES => drop(self.early[0].insert((pid, id), value)),
             None => {}
         }
         ended
@@ -105,7 +105,7 @@ impl HeldSamples {
     pub(super) fn end_batch(&mut self, now: u64) {
         self.early.swap(0, 1);
         self.early[0].clear();
-        if self.dropped < SWEEP && now.saturating_sub(self.swept) < SWEEP_AFTER {
+        if self.dropped < SWEEP_AFTER_SAMPLES && now.saturating_sub(self.swept) < SWEEP_INTERVAL {
             return;
         }
         (self.dropped, self.swept) = (0, now);
@@ -113,7 +113,7 @@ impl HeldSamples {
         if let Some(sweep) = &mut self.sweep {
             sweep(&|pid, time, cpu| {
                 let is_known = |samples: &HashMap<Id, HeldSample>| samples.contains_key(&(time, cpu));
-                time.saturating_add(AGE) > now || by_process.get(&pid).is_some_and(is_known)
+                time.saturating_add(MIN_REMOVAL_AGE) > now || by_process.get(&pid).is_some_and(is_known)
             });
         }
     }

@@ -57,7 +57,7 @@ use crate::sample::{Batch, Body, Event, Life, LifeEvent, TickRecord};
 use crate::trace::{Found, Frame, Stop, Trace, Walker};
 
 /// Interval at which unused tables are freed, in nanoseconds.
-const TIDY: u64 = 10_000_000_000;
+const TABLE_GC_INTERVAL: u64 = 10_000_000_000;
 
 /// Turns batches into profiles.
 pub struct Pipeline {
@@ -233,7 +233,7 @@ impl Pipeline {
             },
             Event::Tick(Err(_)) => {
                 self.stats.malformed += 1;
-                self.builder.lose("in records that could not be decoded", 1);
+                self.builder.record_loss("in records that could not be decoded", 1);
             }
         });
         for tick in postponed.in_order() {
@@ -243,7 +243,7 @@ impl Pipeline {
         self.held.end_batch(self.now);
         self.registry.publish_changed(self.now);
         self.registry.expire(self.now);
-        if self.now.saturating_sub(self.tidied) > TIDY {
+        if self.now.saturating_sub(self.tidied) > TABLE_GC_INTERVAL {
             self.tidied = self.now;
             self.registry.free_unused(self.now);
         }
@@ -278,7 +278,7 @@ impl Pipeline {
         let mut builder = std::mem::replace(&mut self.builder, next);
         for builder in [&mut builder, self.held.interners().0] {
             builder.name_late(|id| self.registry.late_script(id));
-            builder.know_scripts(|id| self.registry.script(id).cloned());
+            builder.add_scripts(|id| self.registry.script(id).cloned());
         }
         self.registry.limit_scripts();
         let modules = self.registry.take_modules();
@@ -458,7 +458,7 @@ impl Pipeline {
         }
         let sample = HeldSample { event: tick.event, value: tick.value, at };
         if !self.held.begin(tick.pid, (tick.time, tick.cpu), sample) {
-            self.builder.lose(Counter::Unheld.text(), 1);
+            self.builder.record_loss(Counter::Unheld.text(), 1);
         }
     }
 

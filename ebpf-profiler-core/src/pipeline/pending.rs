@@ -58,6 +58,6 @@ impl PendingProfile {
 
     /// Counts samples that were lost.
     pub fn record_loss(&mut self, reason: &'static str, count: u64) {
-        self.builder.lose(reason, count);
+        self.builder.record_loss(reason, count);
     }
 }

@@ -209,7 +209,7 @@ impl Regions {
     }
 
     /// Returns the region that has all addresses of a mapping, with the same bytes of a file at them. The file may be another.
-    pub(crate) fn around(&self, map: &MapEvent) -> Option<&Region> {
+    pub(crate) fn containing(&self, map: &MapEvent) -> Option<&Region> {
         self.find(map.start).filter(|region| map.end <= region.end && region.has_offset_of(map))
     }
 

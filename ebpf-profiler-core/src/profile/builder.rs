@@ -120,7 +120,7 @@ impl ProfileBuilder {
         time: u64,
     ) {
         if kind >= self.kinds.len() {
-            return self.lose("of an unknown kind", 1);
+            return self.record_loss("of an unknown kind", 1);
         }
         let trace = self.trace(trace);
         self.add_interned((kind, value), cpu.unwrap_or(NO_CPU), (thread, trace), time);
@@ -164,7 +164,7 @@ impl ProfileBuilder {
         time: u64,
     ) {
         if kind >= self.kinds.len() {
-            return self.lose("of an unknown kind", 1);
+            return self.record_loss("of an unknown kind", 1);
         }
         self.samples.add(kind as u16, thread, trace, Event { time, cpu, value });
     }
@@ -218,7 +218,7 @@ impl ProfileBuilder {
     }
 
     /// Adds the functions of scripts that occur in traces, as far as `script` returns them.
-    pub fn know_scripts(&mut self, script: impl Fn(ScriptId) -> Option<Script>) {
+    pub fn add_scripts(&mut self, script: impl Fn(ScriptId) -> Option<Script>) {
         for frame in &self.frames.items {
             if let &Frame::Script { function, .. } = frame
                 && let Some(script) = script(function)
@@ -229,7 +229,7 @@ impl ProfileBuilder {
     }
 
     /// Counts events that never became samples.
-    pub fn lose(&mut self, reason: &'static str, count: u64) {
+    pub fn record_loss(&mut self, reason: &'static str, count: u64) {
         self.losses.add(reason, count);
     }
 
@@ -319,7 +319,7 @@ mod tests {
         }
         let named = Script::new("php", "work").with_file("a.php", 5);
         builder.name_late(|ScriptId(id)| (id != 2).then_some((ScriptId(2), if id == 1 { 7 } else { 8 })));
-        builder.know_scripts(|id| (id == ScriptId(2)).then(|| named.clone()));
+        builder.add_scripts(|id| (id == ScriptId(2)).then(|| named.clone()));
         let profile = builder.finish(SystemTime::UNIX_EPOCH, Duration::ZERO, |_| None, &mut NoSymbols);
         assert_eq!(profile.scripts(), [named]);
         let lines = |sample: crate::profile::Sample<'_>| {

@@ -17,7 +17,7 @@ use crate::text::Number;
 /// # use std::time::{Duration, SystemTime};
 /// # use ebpf_profiler_core::{profile::ProfileBuilder, symbol::NoSymbols};
 /// let mut builder = ProfileBuilder::new(Duration::from_millis(50));
-/// builder.lose("samples lost because the ring was full", 3);
+/// builder.record_loss("samples lost because the ring was full", 3);
 /// # let profile = builder.finish(SystemTime::now(), Duration::from_secs(5), |_| None, &mut NoSymbols);
 /// let losses: Vec<(&str, u64)> = profile.losses().collect();
 /// assert_eq!(losses, [("samples lost because the ring was full", 3)]);

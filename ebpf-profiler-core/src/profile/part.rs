@@ -129,7 +129,7 @@ mod tests {
     fn kinds_and_values_stay_and_losses_count_once() {
         let kinds = [SampleKind::cpu(Duration::from_millis(10)), SampleKind::off_cpu()];
         let mut builder = ProfileBuilder::of_kinds(kinds);
-        builder.lose("ring full", 7);
+        builder.record_loss("ring full", 7);
         let trace = Trace::new([].as_slice(), Stop::NoUserStack);
         for pid in [9, 8] {
             let process = builder.process(Process::new(pid));
@@ -171,7 +171,7 @@ mod tests {
         let thread = builder.thread(Thread::new(process, 1, "t"));
         let frames = [Frame::Script { function: ScriptId(7), line: 3, found: Found::Exactly }];
         builder.add(thread, &Trace::new(frames.as_slice(), Stop::Root), 0);
-        builder.know_scripts(|_| Some(Script::new("php", "secret").with_file("secret.php", 1)));
+        builder.add_scripts(|_| Some(Script::new("php", "secret").with_file("secret.php", 1)));
         let profile = builder.finish(SystemTime::UNIX_EPOCH, Duration::ZERO, |_| None, &mut NoSymbols);
         let changed = profile.map_frames(|_| FrameChange::rename("x"));
         assert_eq!(changed.scripts(), [Script::new("php", "x")]);

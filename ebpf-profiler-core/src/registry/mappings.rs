@@ -92,7 +92,7 @@ impl Processes {
         let Processes { entries, names, limits, region_count, .. } = self;
         let entry = entries.entry(pid).or_default();
         // Either it was there when the mappings were read, or it was unmapped since, which sends no event.
-        let is_known = entry.regions.around(map).is_some_and(|region| files.is_same(pid, region, map));
+        let is_known = entry.regions.containing(map).is_some_and(|region| files.is_same(pid, region, map));
         let mut has_room = true;
         if !is_known {
             if entry.published.is_some() && files.replaces(pid, map, &entry.regions) {
@@ -173,7 +173,7 @@ impl Files<'_> {
     fn keep_module(&mut self, pid: u32, region: &mut Region, former: &Regions) {
         let map = region.map();
         let known =
-            former.around(&map).filter(|known| known.file.is_some() && self.is_same(pid, known, &map));
+            former.containing(&map).filter(|known| known.file.is_some() && self.is_same(pid, known, &map));
         if let Some(known) = known {
             region.file = known.file;
         }

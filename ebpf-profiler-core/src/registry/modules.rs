@@ -300,7 +300,7 @@ impl Modules {
     /// Drops unused modules if there are `limit` of them, or twice the number that the previous call left.
     /// Returns `true` if fewer than `limit` are left.
     pub(super) fn make_room(&mut self, limit: usize, now: u64, arena: &mut Arena) -> bool {
-        if self.entries.len() >= limit.min(self.purge_at.max(MANY)) {
+        if self.entries.len() >= limit.min(self.purge_at.max(MIN_PURGE_COUNT)) {
             self.drop_unused(KEEP_AT_LEAST, now, arena);
             self.purge_at = self.entries.len() * 2;
         }
@@ -390,7 +390,7 @@ impl Entry {
 }
 
 /// Number of modules below which unused ones are kept for some time.
-const MANY: usize = 4096;
+const MIN_PURGE_COUNT: usize = 4096;
 
 /// Time that an unused module is kept at least, in nanoseconds.
 const KEEP_AT_LEAST: u64 = 1_000_000_000;

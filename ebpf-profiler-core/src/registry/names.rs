@@ -20,13 +20,13 @@ pub(super) struct Names {
 }
 
 /// Bytes of a path that are kept beyond the limit.
-const SHORT: usize = 64;
+const MAX_SHORT_PATH: usize = 64;
 
 /// Names at most.
-const MOST: usize = 1 << 16;
+const MAX_NAMES: usize = 1 << 16;
 
 /// Bytes that a name takes besides its path.
-const OVERHEAD: usize = 128;
+const NAME_OVERHEAD: usize = 128;
 
 impl Names {
     /// Returns the name of the file of `map`. Its path is shortened if the paths would take more
@@ -50,11 +50,11 @@ impl Names {
         if let Some(known) = self.names.get(&name) {
             return Some(known.clone());
         }
-        if *new >= most || self.names.len() >= MOST {
+        if *new >= most || self.names.len() >= MAX_NAMES {
             return None;
         }
         *new += 1;
-        let size = map.path.len() + OVERHEAD;
+        let size = map.path.len() + NAME_OVERHEAD;
         if self.names.len() >= self.prune_at {
             self.prune();
         }
@@ -67,7 +67,7 @@ impl Names {
     }
 
     fn insert(&mut self, name: FileName) -> Arc<FileName> {
-        self.bytes += name.path.len() + OVERHEAD;
+        self.bytes += name.path.len() + NAME_OVERHEAD;
         let name = Arc::new(name);
         self.names.insert(name.clone());
         name
@@ -76,15 +76,15 @@ impl Names {
     /// Drops the names that nothing refers to.
     fn prune(&mut self) {
         self.names.retain(|name| Arc::strong_count(name) > 1);
-        self.bytes = self.names.iter().map(|name| name.path.len() + OVERHEAD).sum();
-        self.prune_at = (self.names.len() + self.names.len() / 4).clamp(64, MOST - 1);
+        self.bytes = self.names.iter().map(|name| name.path.len() + NAME_OVERHEAD).sum();
+        self.prune_at = (self.names.len() + self.names.len() / 4).clamp(64, MAX_NAMES - 1);
     }
 }
 
-/// The last part of a path, at most [`SHORT`] bytes of it.
+/// The last part of a path, at most [`MAX_SHORT_PATH`] bytes of it.
 fn ending(path: &str) -> &str {
     let name = path.rsplit('/').next().unwrap_or(path);
-    let start = name.len().saturating_sub(SHORT);
+    let start = name.len().saturating_sub(MAX_SHORT_PATH);
     (start..).find_map(|start| name.get(start..)).unwrap_or_default()
 }
 
@@ -111,7 +111,7 @@ mod tests {
         for number in 0..100_000 {
             let map = map(number, &format!("/{long}/ü{long}"));
             let name = names.intern(&map, 1 << 20, &mut 0, 1).unwrap();
-            assert!(name.path.len() >= SHORT - 1);
+            assert!(name.path.len() >= MAX_SHORT_PATH - 1);
         }
         assert!(names.bytes <= 2 << 20, "{} bytes", names.bytes);
     }

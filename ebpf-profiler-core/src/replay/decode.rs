@@ -334,19 +334,19 @@ impl<'r> Fields<'r> {
     }
 
     pub(super) fn u32(&mut self) -> Result<u32> {
-        let (word, rest) = self.0.split_first_chunk().ok_or(SHORT)?;
+        let (word, rest) = self.0.split_first_chunk().ok_or(SHORT_RECORD)?;
         self.0 = rest;
         Ok(u32::from_le_bytes(*word))
     }
 
     pub(super) fn u64(&mut self) -> Result<u64> {
-        let (word, rest) = self.0.split_first_chunk().ok_or(SHORT)?;
+        let (word, rest) = self.0.split_first_chunk().ok_or(SHORT_RECORD)?;
         self.0 = rest;
         Ok(u64::from_le_bytes(*word))
     }
 
     fn take(&mut self, size: usize) -> Result<&'r [u8]> {
-        let (bytes, rest) = self.0.split_at_checked(size).ok_or(SHORT)?;
+        let (bytes, rest) = self.0.split_at_checked(size).ok_or(SHORT_RECORD)?;
         self.0 = rest;
         Ok(bytes)
     }
@@ -357,4 +357,4 @@ pub(super) fn from_1970(nanoseconds: u64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_nanos(nanoseconds)
 }
 
-const SHORT: SourceError = SourceError::Format("a record is shorter than its fields");
+const SHORT_RECORD: SourceError = SourceError::Format("a record is shorter than its fields");

@@ -20,10 +20,10 @@ pub(super) struct ProcessFilter {
 }
 
 /// Number of processes beyond which exited ones are removed.
-const MANY: usize = 4096;
+const MIN_PURGE_COUNT: usize = 4096;
 
 /// Time that a process is kept after its exit, in nanoseconds: longer than in the pipeline.
-const LINGER: u64 = 60_000_000_000;
+const KEEP_TIME: u64 = 60_000_000_000;
 
 impl ProcessFilter {
     pub(super) fn new(pids: &Pids) -> ProcessFilter {
@@ -47,8 +47,8 @@ impl ProcessFilter {
                 _ => {}
             }
         }
-        if pids.len() > MANY {
-            pids.retain(|_, ended| ended.is_none_or(|ended| latest.saturating_sub(ended) < LINGER));
+        if pids.len() > MIN_PURGE_COUNT {
+            pids.retain(|_, ended| ended.is_none_or(|ended| latest.saturating_sub(ended) < KEEP_TIME));
         }
     }
 
@@ -108,9 +108,9 @@ mod tests {
         // Not sorted by time; 9 is the child of another process.
         let life = [(3, 7, forked(6)), (2, 6, forked(5)), (2, 9, forked(8)), (4, 6, Life::Exited)];
         assert_eq!(follow(&mut filter, &life), [5, 6, 7]);
-        let many: Vec<_> = (100..100 + MANY as u32).map(|pid| (5, pid, forked(5))).collect();
+        let many: Vec<_> = (100..100 + MIN_PURGE_COUNT as u32).map(|pid| (5, pid, forked(5))).collect();
         assert_eq!(follow(&mut filter, &many), [5, 6, 7]);
-        assert_eq!(follow(&mut filter, &[(LINGER + 5, 7, Life::Exited)]), [5, 7]);
+        assert_eq!(follow(&mut filter, &[(KEEP_TIME + 5, 7, Life::Exited)]), [5, 7]);
     }
 
     #[test]

@@ -226,8 +226,8 @@ fn read_symbols(
 /// Returns `true` if a symbol can name one of the wanted addresses.
 fn names_one(symbol: &Raw, wanted: &[u64]) -> bool {
     // Maximum distance for symbols without a size.
-    const REACH: u64 = 64 << 10;
-    let size = if symbol.size == 0 { REACH } else { symbol.size };
+    const MAX_DISTANCE: u64 = 64 << 10;
+    let size = if symbol.size == 0 { MAX_DISTANCE } else { symbol.size };
     let from = wanted.partition_point(|&address| address < symbol.address);
     wanted.get(from).is_some_and(|address| address - symbol.address < size)
 }
@@ -275,7 +275,7 @@ fn set_sizes(elf: &Elf, symbols: &mut Vec<Raw>) {
         if symbol.size == 0 {
             let end = next.min(end_of_code(elf, symbol.address).unwrap_or(0));
             symbol.size = end.saturating_sub(symbol.address);
-            if symbol.size > FAR
+            if symbol.size > MAX_EXTENSION
                 && let Some(function) = header.and_then(|header| header.next(elf, symbol.address))
             {
                 symbol.size = symbol.size.min(function - symbol.address);
@@ -285,7 +285,7 @@ fn set_sizes(elf: &Elf, symbols: &mut Vec<Raw>) {
 }
 
 /// Size in bytes up to which a symbol without a size extends to the next symbol unseen.
-const FAR: u64 = 64;
+const MAX_EXTENSION: u64 = 64;
 
 /// Returns the end of the executable section that contains `address`.
 fn end_of_code(elf: &Elf, address: u64) -> Option<u64> {

@@ -32,7 +32,7 @@ pub struct Allocator {
 }
 
 /// Time until a freed place is reused, in nanoseconds.
-const REST: u64 = 1_000_000_000;
+const REUSE_DELAY: u64 = 1_000_000_000;
 
 impl Allocator {
     /// Returns an arena of `bytes`, all free.
@@ -81,7 +81,7 @@ impl Allocator {
 
     fn release_rested(&mut self, now: u64) {
         while let Some(&(since, place, units)) = self.resting.front() {
-            if now.saturating_sub(since) < REST {
+            if now.saturating_sub(since) < REUSE_DELAY {
                 break;
             }
             self.resting.pop_front();
@@ -169,7 +169,7 @@ mod tests {
         assert_eq!(places.allocate(1, 0), None);
         places.free(all, 1 << 16, 10);
         assert_eq!(places.allocate(1, 11), None);
-        assert_eq!(places.allocate(1 << 16, 10 + REST), Some(all));
+        assert_eq!(places.allocate(1 << 16, 10 + REUSE_DELAY), Some(all));
     }
 
     #[test]
@@ -181,10 +181,10 @@ mod tests {
         let [first, second] = [0; 2].map(|_| places.allocate(4096, 0).unwrap());
         assert_eq!((first, free(&mut places, 0)), (0, vec![(8192, 65_536)]));
         places.free(first, 4096, 10);
-        assert_eq!(free(&mut places, 9 + REST), [(8192, 65_536)]);
-        assert_eq!(free(&mut places, 10 + REST), [(0, 4096), (8192, 65_536)]);
+        assert_eq!(free(&mut places, 9 + REUSE_DELAY), [(8192, 65_536)]);
+        assert_eq!(free(&mut places, 10 + REUSE_DELAY), [(0, 4096), (8192, 65_536)]);
         places.free(second, 4096, 20);
-        assert_eq!(free(&mut places, 20 + REST), [(0, 65_536)]);
+        assert_eq!(free(&mut places, 20 + REUSE_DELAY), [(0, 65_536)]);
     }
 
     #[test]
@@ -195,6 +195,6 @@ mod tests {
             places.free(piece, 4096, 0);
         }
         assert_eq!(places.used(), 0);
-        assert_eq!(places.allocate(1 << 16, REST), Some(0));
+        assert_eq!(places.allocate(1 << 16, REUSE_DELAY), Some(0));
     }
 }

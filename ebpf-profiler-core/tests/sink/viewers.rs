@@ -50,7 +50,7 @@ fn kinds() -> Profile {
     let process = builder.process(Process::new(8));
     let thread = builder.thread(Thread::new(process, 9, "kworker"));
     builder.add_value(0, 1, None, thread, &none, START);
-    builder.lose("ring full", 3);
+    builder.record_loss("ring full", 3);
     let start = UNIX_EPOCH + Duration::from_secs(1);
     builder.finish(start, Duration::from_millis(100), |_| None, &mut NoSymbols)
 }

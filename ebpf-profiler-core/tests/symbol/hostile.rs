@@ -12,7 +12,7 @@ use ebpf_profiler_core::symbol::{SymbolOptions, SymbolStats, Symbolizer, Symbols
 use crate::program::Program;
 
 /// Upper bound per file, in a build without optimization on a busy machine.
-const SOON: Duration = Duration::from_secs(20);
+const MAX_TIME: Duration = Duration::from_secs(20);
 
 fn module(bytes: Arc<[u8]>) -> Module {
     let mut module = Module::new("/nowhere/program");
@@ -32,7 +32,7 @@ fn ask(module: &Module, addresses: &[u64]) -> SymbolStats {
     let start = Instant::now();
     symbols.native(module, addresses, &mut |_, functions| assert!(functions.len() <= 257));
     symbols.starts(module, addresses, &mut |number, start| assert!(start <= addresses[number]));
-    assert!(start.elapsed() < SOON, "{:?}", start.elapsed());
+    assert!(start.elapsed() < MAX_TIME, "{:?}", start.elapsed());
     symbols.stats()
 }
 

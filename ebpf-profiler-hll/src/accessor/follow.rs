@@ -12,7 +12,7 @@ const MAX_STEPS: usize = 256;
 const MAX_BRANCHES: usize = 8;
 
 /// Length of the longest instruction, in bytes.
-const LONGEST: usize = 15;
+const MAX_INSTRUCTION: usize = 15;
 
 /// The tracked state of the registers at one instruction.
 pub(super) trait State: Clone + Default {
@@ -135,8 +135,10 @@ fn follow<S: State>(
     None
 }
 
-/// Reads up to [`LONGEST`] bytes at `address`; fewer at the end of a segment.
-fn window(elf: &Elf, address: u64) -> Option<([u8; LONGEST], usize)> {
-    let mut bytes = [0; LONGEST];
-    (1..=LONGEST).rev().find_map(|len| elf.read(address, &mut bytes[..len]).ok().map(|()| (bytes, len)))
+/// Reads up to [`MAX_INSTRUCTION`] bytes at `address`; fewer at the end of a segment.
+fn window(elf: &Elf, address: u64) -> Option<([u8; MAX_INSTRUCTION], usize)> {
+    let mut bytes = [0; MAX_INSTRUCTION];
+    (1..=MAX_INSTRUCTION)
+        .rev()
+        .find_map(|len| elf.read(address, &mut bytes[..len]).ok().map(|()| (bytes, len)))
 }

@@ -28,7 +28,7 @@ const LOOP: Range<u64> = 16 << 10..1 << 20;
 
 /// Maximum distance from an instruction with the address of the globals to the one that uses it, in
 /// bytes.
-const NEAR: usize = 32;
+const MAX_DISTANCE: usize = 32;
 
 /// Minimum number of such pairs.
 const MIN_PAIRS: usize = 4;
@@ -96,7 +96,7 @@ fn globals(code: &[u8], start: u64, current: u32) -> Option<u64> {
     let mut counts: HashMap<u64, usize> = HashMap::new();
     for at in 0..code.len().saturating_sub(7) {
         let Some(address) = loaded(&code[at..at + 7], start.wrapping_add(at as u64 + 7)) else { continue };
-        let behind = &code[at + 7..(at + 7 + NEAR).min(code.len())];
+        let behind = &code[at + 7..(at + 7 + MAX_DISTANCE).min(code.len())];
         if behind.windows(4).any(|window| *window == current.to_le_bytes()) {
             *counts.entry(address).or_default() += 1;
         }

@@ -82,16 +82,16 @@ fn decode(code: &[u8], start: u64) -> Option<Collection> {
     let variable = start.wrapping_add(next as u64).wrapping_add_signed(distance.into());
     let rest = code.get(next..)?;
     let reads = u32::from(!is_address) + u32::from(rest.starts_with(DEREFERENCE));
-    let rest = behind(rest, LOAD)?;
+    let rest = after(rest, LOAD)?;
     let heap = u32::from_le_bytes(*rest.first_chunk()?);
-    let rest = behind(rest, FLAGS)?;
+    let rest = after(rest, FLAGS)?;
     let flags = *rest.first()?;
-    let bit = *behind(rest, SHIFT)?.first()?;
+    let bit = *after(rest, SHIFT)?.first()?;
     (bit < 8 && flags < 0x80).then_some(Collection { variable, reads, heap, flags, bit })
 }
 
 /// Returns the code behind the first occurrence of a pattern.
-fn behind<'c>(code: &'c [u8], pattern: &[u8]) -> Option<&'c [u8]> {
+fn after<'c>(code: &'c [u8], pattern: &[u8]) -> Option<&'c [u8]> {
     let at = code.windows(pattern.len()).position(|window| window == pattern)?;
     code.get(at + pattern.len()..)
 }

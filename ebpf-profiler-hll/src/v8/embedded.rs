@@ -27,7 +27,7 @@ const PADDING: u64 = 64;
 const MAX: usize = 1 << 13;
 
 /// Minimum number of builtins; all versions have over 1,000.
-const LEAST: usize = 256;
+const MIN_BUILTINS: usize = 256;
 
 /// Size of an entry of the table of names.
 const NAMED: u64 = 24;
@@ -149,7 +149,9 @@ impl File<'_> {
         let mut bytes = vec![0; usize::try_from(of_data).ok()?.min(MAX * MAX_ENTRY)];
         self.elf.read(data.checked_add(HASHES)?, &mut bytes).ok()?;
         let mut sizes = (12..=MAX_ENTRY).step_by(4);
-        sizes.find_map(|entry| Some(adjacent(&bytes, entry, size)).filter(|places| places.len() >= LEAST))
+        sizes.find_map(|entry| {
+            Some(adjacent(&bytes, entry, size)).filter(|places| places.len() >= MIN_BUILTINS)
+        })
     }
 
     fn word(&self, place: u64) -> Option<u64> {

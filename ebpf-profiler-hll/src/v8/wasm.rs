@@ -314,9 +314,9 @@ fn read_names(memory: &dyn Memory, (module, size): (u64, u64)) -> (u32, HashMap<
 /// Returns kind, offset and size of the contents of the section at an offset of a module.
 fn section_at(memory: &dyn Memory, module: u64, at: u64, size: u64) -> Option<(u8, u64, u64)> {
     // A kind and a number.
-    const LONGEST: u64 = 6;
-    let there = size.checked_sub(at)?.min(LONGEST);
-    let bytes = memory.bytes(module.wrapping_add(at), there, LONGEST as usize).ok()?;
+    const MAX_HEADER_SIZE: u64 = 6;
+    let there = size.checked_sub(at)?.min(MAX_HEADER_SIZE);
+    let bytes = memory.bytes(module.wrapping_add(at), there, MAX_HEADER_SIZE as usize).ok()?;
     let mut head = Bytes(&bytes);
     let (kind, length) = (head.byte()?, u64::from(head.number()?));
     let start = at + there - head.0.len() as u64;

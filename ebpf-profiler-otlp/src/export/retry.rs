@@ -60,12 +60,12 @@ impl Backoff {
         let jittered = self.next.mul_f64(0.5 + random as f64 / 1_000.0);
         self.next = self.next.mul_f64(1.5).min(self.policy.longest);
         let wait = jittered.max(after.unwrap_or_default());
-        (elapsed.saturating_add(wait) <= self.policy.give_up).then_some(wait.min(LONGEST))
+        (elapsed.saturating_add(wait) <= self.policy.give_up).then_some(wait.min(MAX_RETRY_AFTER))
     }
 }
 
 /// Cap on the server's `Retry-After`.
-const LONGEST: Duration = Duration::from_secs(3_600);
+const MAX_RETRY_AFTER: Duration = Duration::from_secs(3_600);
 
 #[cfg(test)]
 mod tests {
@@ -92,6 +92,9 @@ mod tests {
         assert_eq!(backoff.wait(Duration::from_secs(201), after), None);
         assert_eq!(backoff.wait(Duration::from_secs(1), Some(Duration::MAX)), None);
         let endless = Policy { give_up: Duration::MAX, ..Policy::default() };
-        assert_eq!(Backoff::new(endless).wait(Duration::from_secs(1), Some(Duration::MAX)), Some(LONGEST));
+        assert_eq!(
+            Backoff::new(endless).wait(Duration::from_secs(1), Some(Duration::MAX)),
+            Some(MAX_RETRY_AFTER)
+        );
     }
 }

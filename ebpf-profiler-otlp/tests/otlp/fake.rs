@@ -70,7 +70,7 @@ pub(crate) fn profile(seed: u64, shape: Shape) -> Profile {
 
 /// Finishes a profile with the fake modules and names.
 pub(crate) fn finish(mut builder: ProfileBuilder) -> Profile {
-    builder.know_scripts(script);
+    builder.add_scripts(script);
     let start = UNIX_EPOCH + Duration::from_nanos(START);
     builder.finish(start, Duration::from_nanos(DURATION), module, &mut FakeNames)
 }

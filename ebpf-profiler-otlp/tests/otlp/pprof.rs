@@ -225,7 +225,7 @@ fn ids_are_valid_and_tables_without_duplicates() {
 #[test]
 fn head_has_times_types_and_losses() {
     let mut builder = ProfileBuilder::new(Duration::from_millis(50));
-    builder.lose("ring full", 3);
+    builder.record_loss("ring full", 3);
     let profile = decode(&fake::finish(builder));
     let text = |it: wire::ValueType| [it.kind, it.unit].map(|index| profile.strings[index as usize].as_str());
     let types: Vec<_> = profile.sample_type.iter().map(|&it| text(it)).collect();

@@ -78,7 +78,7 @@ impl<'a> Frames<'a> {
             return Some(());
         }
         let cie = self.cies.get(cie, self.registers)?;
-        finish(Program::behind(&cie, self.registers, range.end, (plain.first, &progress)), code, output)
+        finish(Program::resume(&cie, self.registers, range.end, (plain.first, &progress)), code, output)
     }
 
     /// Reads a CIE and caches it.

@@ -13,7 +13,7 @@ use super::function::Function;
 
 /// An offset far below the canonical frame address, where an instruction finds nothing that is
 /// followed.
-const FAR: i32 = -1 << 24;
+const UNREACHED_OFFSET: i32 = -1 << 24;
 
 /// Maximum number of passes. Each but the first goes back through loops.
 const PASSES: usize = 8;
@@ -64,13 +64,13 @@ fn offset<S: State>(
     is_after_push: bool,
     is_strict: bool,
 ) -> Option<i32> {
-    let mut after = state.with_stack(FAR);
+    let mut after = state.with_stack(UNREACHED_OFFSET);
     let Step { size, flow, stores_indexed } = function.execute(at, &mut after)?;
     if stores_indexed {
         // It may be what moves the return address there.
         return None;
     }
-    let change = after.stack()?.checked_sub(FAR)?;
+    let change = after.stack()?.checked_sub(UNREACHED_OFFSET)?;
     let next = at + size;
     let known = |at: usize| function.state(at).filter(|state| state.is_unlinked()).and_then(S::stack);
     let jumped = |distance| target(next, distance, function.code.len());

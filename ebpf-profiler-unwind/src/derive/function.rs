@@ -14,7 +14,7 @@ pub(super) struct Function<'a, S> {
 }
 
 /// The longest instruction, in bytes.
-pub(super) const LONGEST: usize = 15;
+pub(super) const MAX_INSTRUCTION: usize = 15;
 
 impl<'a, S: State> Function<'a, S> {
     /// Follows the code of a function from its entry. Each instruction that is executed takes one from `budget`.
@@ -62,7 +62,7 @@ impl<'a, S: State> Function<'a, S> {
     /// Executes the instruction at an offset in a state.
     pub(super) fn execute(&self, at: usize, state: &mut S) -> Option<Step> {
         let code = self.code.get(at..)?;
-        state.step(&code[..code.len().min(LONGEST)])
+        state.step(&code[..code.len().min(MAX_INSTRUCTION)])
     }
 
     /// Executes the instruction at an offset in any state.

@@ -13,7 +13,7 @@
 use ebpf_profiler_core::unwind::Entry;
 
 use super::flow::{Callees, Flow, State, Step, target};
-use super::function::LONGEST;
+use super::function::MAX_INSTRUCTION;
 
 /// A part of a gap, and the state before each of its instructions.
 pub(super) struct Region<'a, S> {
@@ -364,7 +364,7 @@ fn execute<S: State>(code: &[u8], at: usize, state: &mut S) -> Option<Step> {
         // Zeros are padding or data, though they could be executed.
         return None;
     }
-    state.step(&code[..code.len().min(LONGEST)])
+    state.step(&code[..code.len().min(MAX_INSTRUCTION)])
 }
 
 /// Returns `true` if padding or the end is at an offset.
@@ -374,7 +374,7 @@ fn is_padding(code: &[u8], at: usize) -> bool {
 
 /// Returns the size of an instruction between functions: `int3`, a `nop` of any length, or zeros.
 pub(super) fn padding(code: &[u8]) -> Option<usize> {
-    let prefixes = code.iter().take(LONGEST).take_while(|&&byte| matches!(byte, 0x66 | 0x2e)).count();
+    let prefixes = code.iter().take(MAX_INSTRUCTION).take_while(|&&byte| matches!(byte, 0x66 | 0x2e)).count();
     match code.get(prefixes..)? {
         [0x90, ..] => Some(prefixes + 1),
         [0xcc, ..] if prefixes == 0 => Some(1),

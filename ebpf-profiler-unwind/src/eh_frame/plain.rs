@@ -91,11 +91,11 @@ impl Plain {
         let done = loop {
             code.0 = rest;
             let (units, after, next) = match *rest {
-                [advance @ ADVANCE..OFFSET, DEF_CFA_OFFSET, offset @ 0..LONG, ref after @ ..] => {
+                [advance @ ADVANCE..OFFSET, DEF_CFA_OFFSET, offset @ 0..MIN_MULTIBYTE, ref after @ ..] => {
                     (u64::from(advance & OPERAND), after, rule.with_offset(offset.into()))
                 }
                 [advance @ ADVANCE..OFFSET, ref after @ ..] => (u64::from(advance & OPERAND), after, rule),
-                [store @ OFFSET..RESTORE, offset @ 0..LONG, ref after @ ..] => {
+                [store @ OFFSET..RESTORE, offset @ 0..MIN_MULTIBYTE, ref after @ ..] => {
                     match self.stored(rule, store & OPERAND, offset.into()) {
                         Some(changed) => (rule, rest) = (changed, after),
                         None => break false,
@@ -207,8 +207,10 @@ enum Rare {
 #[inline(always)]
 fn offset(rest: &mut Bytes<'_>) -> Option<i32> {
     let (number, after) = match *rest.0 {
-        [number @ 0..LONG, ref after @ ..] => (number.into(), after),
-        [low, high @ 0..LONG, ref after @ ..] => (i32::from(low & !LONG) | i32::from(high) << 7, after),
+        [number @ 0..MIN_MULTIBYTE, ref after @ ..] => (number.into(), after),
+        [low, high @ 0..MIN_MULTIBYTE, ref after @ ..] => {
+            (i32::from(low & !MIN_MULTIBYTE) | i32::from(high) << 7, after)
+        }
         _ => long_offset(rest.0)?,
     };
     rest.0 = after;
@@ -235,7 +237,7 @@ const OFFSET: u8 = 0x80;
 const RESTORE: u8 = 0xc0;
 const OPERAND: u8 = 0x3f;
 /// Numbers from here on have more than one byte.
-const LONG: u8 = 0x80;
+const MIN_MULTIBYTE: u8 = 0x80;
 
 #[cfg(test)]
 mod tests {
@@ -265,7 +267,7 @@ mod tests {
             if plain.run(&mut progress, &mut rest, END, |at, rule| rows.push((at, rule))) {
                 return (rows, true);
             }
-            program = Program::behind(cie, registers, END, (plain.first, &progress));
+            program = Program::resume(cie, registers, END, (plain.first, &progress));
         }
         let done = program.run(rest, |at, translated| rows.push((at, translated.rule)));
         (rows, done.is_some())

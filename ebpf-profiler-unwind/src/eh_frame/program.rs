@@ -60,7 +60,7 @@ impl<'p, 'a> Program<'p, 'a> {
 
     /// Creates a program for the rest of a function that ends at `end`, behind its plain
     /// instructions. `first` is its first rule.
-    pub(crate) fn behind(
+    pub(crate) fn resume(
         cie: &'p Cie<'a>,
         registers: &'p Registers,
         end: u64,

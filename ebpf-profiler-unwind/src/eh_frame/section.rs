@@ -66,10 +66,10 @@ const OVERLAP: usize = 256;
 const SLOT: usize = PIECE + OVERLAP;
 
 /// Initial number of slots.
-const FEW: usize = 8;
+const INITIAL_SLOTS: usize = 8;
 
 /// Maximum memory of the slots, including other data kept of the section.
-const ROOM: usize = 7 << 19;
+const MAX_SLOT_BYTES: usize = 7 << 19;
 
 /// Maximum size of an entry; real ones have less than a fiftieth.
 pub(super) const MAX_ENTRY: usize = 1 << 20;
@@ -124,7 +124,9 @@ impl<'a> Reader<'a> {
             elf,
             section,
             pieces: vec![Piece::default(); pieces],
-            most: (ROOM.saturating_sub(others) / SLOT).max(FEW * FEW).min(pieces),
+            most: (MAX_SLOT_BYTES.saturating_sub(others) / SLOT)
+                .max(INITIAL_SLOTS * INITIAL_SLOTS)
+                .min(pieces),
             slots: Vec::new(),
             free: Vec::new(),
             bytes: Vec::new(),
@@ -228,7 +230,7 @@ impl<'a> Reader<'a> {
         let slot = self.slots.len();
         let end = (slot + 1) * SLOT;
         if end > self.bytes.capacity() {
-            let slots = if slot == 0 { FEW.min(self.most) } else { self.most };
+            let slots = if slot == 0 { INITIAL_SLOTS.min(self.most) } else { self.most };
             self.bytes.reserve_exact(slots * SLOT - self.bytes.len());
         }
         self.bytes.resize(end, 0);
@@ -326,6 +328,6 @@ mod tests {
 
     #[test]
     fn any_order_is_read_in_bounded_memory() {
-        assert_eq!(read(|number| number * 7919 % ENTRIES), ROOM / SLOT);
+        assert_eq!(read(|number| number * 7919 % ENTRIES), MAX_SLOT_BYTES / SLOT);
     }
 }

@@ -22,8 +22,8 @@ impl Go {
 
 /// Samples functions all over the code. One that saves late suffices: no other compiler emits that.
 fn saves_late(elf: &Elf, table: &Pclntab) -> bool {
-    const FEW: usize = 256;
-    let distance = table.len().div_ceil(FEW).max(1);
+    const SAMPLED_FUNCTIONS: usize = 256;
+    let distance = table.len().div_ceil(SAMPLED_FUNCTIONS).max(1);
     let functions = (0..table.len()).step_by(distance).filter_map(|number| table.function(number));
     functions.filter_map(|function| after_making_room(elf, &function)).any(|code| {
         // mov [rsp + n], rbp

@@ -91,7 +91,7 @@ const BUDGET: u64 = 64 << 20;
 
 /// Minimum size of a gap to search. Smaller ones are padding, and reading each would take longer than the rest of the build.
 /// A library without unwind data leaves a large gap.
-const LEAST: u64 = 64;
+const MIN_GAP_SIZE: u64 = 64;
 
 /// Maximum size of a gap that is searched for the base of coroutines: it is in a file of its own, written in assembler. And the
 /// maximum number of bytes of all such gaps.
@@ -159,7 +159,7 @@ impl<'a> Stubs<'a> {
     #[inline]
     fn may_have_coroutine(&self, gap: &Range<u64>) -> bool {
         let size = gap.end.saturating_sub(gap.start);
-        (LEAST..=MAX_ASSEMBLER).contains(&size) && size <= self.coroutine_budget
+        (MIN_GAP_SIZE..=MAX_ASSEMBLER).contains(&size) && size <= self.coroutine_budget
     }
 
     /// Returns the functions at the base of a coroutine's stack that begin behind a byte of a gap. Their callers' rows are those of
@@ -171,7 +171,7 @@ impl<'a> Stubs<'a> {
 
     #[inline]
     fn may_have_system_calls(&self, gap: &Range<u64>) -> bool {
-        self.is_alone && gap.end.saturating_sub(gap.start) >= LEAST
+        self.is_alone && gap.end.saturating_sub(gap.start) >= MIN_GAP_SIZE
     }
 
     /// Returns the stubs in a gap, in order, without overlap.

@@ -35,7 +35,7 @@ pub(crate) struct Shadow {
 }
 
 /// Distance by which the stack pointer moves from one stack to another.
-const FAR: u64 = 1 << 20;
+const STACK_DISTANCE: u64 = 1 << 20;
 
 /// Maximum number of stacks.
 const MAX_STACKS: usize = 1 << 12;
@@ -65,7 +65,7 @@ impl Shadow {
         after: &Registers,
         word: impl FnOnce(u64) -> Option<u64>,
     ) {
-        if after.rsp.abs_diff(before.rsp) > FAR {
+        if after.rsp.abs_diff(before.rsp) > STACK_DISTANCE {
             self.change(after.rsp);
         }
         let is_call = call_size(code).filter(|_| after.rsp.wrapping_add(8) == before.rsp);
@@ -88,7 +88,7 @@ impl Shadow {
     /// Changes to the stack at `sp`.
     fn change(&mut self, sp: u64) {
         self.switches += 1;
-        let near = |calls: &Calls| calls.sp.abs_diff(sp) <= FAR;
+        let near = |calls: &Calls| calls.sp.abs_diff(sp) <= STACK_DISTANCE;
         if let Some(index) = self.stacks.iter().position(near) {
             self.current = index;
             return;

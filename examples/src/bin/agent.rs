@@ -157,7 +157,7 @@ fn flag(options: &Options, variable: &str) -> Option<String> {
         },
         "PROFILES_COMPRESSION" => options.one("compression"),
         "PROFILES_TIMEOUT" => {
-            options.seconds_from(LEAST, "timeout").map(|timeout| timeout.as_millis().to_string())
+            options.seconds_from(MIN_SECONDS, "timeout").map(|timeout| timeout.as_millis().to_string())
         }
         "PROFILES_CERTIFICATE" => options.one("certificate"),
         "PROFILES_CLIENT_CERTIFICATE" => options.one("client-certificate"),
@@ -186,11 +186,11 @@ fn pairs(options: &Options, name: &str) -> Vec<(String, String)> {
 }
 
 fn seconds(options: &Options, name: &str, otherwise: u64) -> Duration {
-    options.seconds_from(LEAST, name).unwrap_or(Duration::from_secs(otherwise))
+    options.seconds_from(MIN_SECONDS, name).unwrap_or(Duration::from_secs(otherwise))
 }
 
 /// Minimum of all times, in seconds.
-const LEAST: f64 = 0.1;
+const MIN_SECONDS: f64 = 0.1;
 
 fn mebibytes(options: &Options, name: &str, otherwise: f64) -> u64 {
     let mebibytes: f64 = options.get(name, otherwise);
@@ -209,7 +209,7 @@ fn run(
     reporter: &mut Reporter,
 ) {
     let (start, health) = (Instant::now(), seconds(options, "health", 60));
-    let end = options.seconds_from(LEAST, "seconds").map(|seconds| start + seconds);
+    let end = options.seconds_from(MIN_SECONDS, "seconds").map(|seconds| start + seconds);
     let look = seconds(options, "interval", 5).min(health);
     let mut next = start + health;
     while profiler.is_running() {

@@ -64,7 +64,7 @@ fn check_leak(command: &mut Command, on: &str) {
 #[ignore = "needs root"]
 fn sampled_memory_in_use_is_right_on_average() {
     const PERIOD: u64 = 16_000;
-    const MANY: u64 = 200_000;
+    const ALLOCATIONS: u64 = 200_000;
     const SIZE: u64 = 16;
     test_needs::root!();
     test_needs::programs!("gcc");
@@ -75,10 +75,10 @@ fn sampled_memory_in_use_is_right_on_average() {
     let first = profiler.take_profile().unwrap();
     program.step("end");
     let (second, health) = profiler.finish().unwrap();
-    let (truth, total) = ((MANY * SIZE) as f64, of(&first, "many") as f64);
-    // A sample of a binomial distribution: each of `MANY` counts as `PERIOD` with this probability.
+    let (truth, total) = ((ALLOCATIONS * SIZE) as f64, of(&first, "many") as f64);
+    // A sample of a binomial distribution: each of `ALLOCATIONS` counts as `PERIOD` with this probability.
     let probability = SIZE as f64 / PERIOD as f64;
-    let error = PERIOD as f64 * (MANY as f64 * probability * (1.0 - probability)).sqrt();
+    let error = PERIOD as f64 * (ALLOCATIONS as f64 * probability * (1.0 - probability)).sqrt();
     println!("{total} of {truth} bytes, {:+.1} standard errors", (total - truth) / error);
     assert!((total - truth).abs() < 6.0 * error, "{total} of {truth}, {error}");
     assert_eq!(of(&second, "many"), 0);
@@ -90,7 +90,7 @@ fn sampled_memory_in_use_is_right_on_average() {
 #[ignore = "needs root"]
 fn sampled_memory_in_use_scatters_by_its_standard_error() {
     const PERIOD: u64 = 16_000;
-    const MANY: u64 = 200_000;
+    const ALLOCATIONS: u64 = 200_000;
     const SIZE: u64 = 16;
     test_needs::root!();
     test_needs::programs!("gcc");
@@ -99,13 +99,13 @@ fn sampled_memory_in_use_scatters_by_its_standard_error() {
     let mut program = Running::start(Command::new(program).arg("series"));
     let profiler = start(&format!("malloc-live:{PERIOD}"), |builder| builder.pid(program.child.id()));
     let probability = SIZE as f64 / PERIOD as f64;
-    let error = PERIOD as f64 * (MANY as f64 * probability * (1.0 - probability)).sqrt();
+    let error = PERIOD as f64 * (ALLOCATIONS as f64 * probability * (1.0 - probability)).sqrt();
     let mut scores = Vec::new();
     for _ in 0..rounds {
         program.step("held");
         let total = of(&profiler.take_profile().unwrap(), "many") as f64;
         program.step("free");
-        scores.push((total - (MANY * SIZE) as f64) / error);
+        scores.push((total - (ALLOCATIONS * SIZE) as f64) / error);
     }
     let (profile, health) = profiler.finish().unwrap();
     let (count, squares) = (f64::from(rounds), scores.iter().map(|score| score * score).sum::<f64>());
@@ -179,7 +179,7 @@ fn memory_of_processes_that_exit_or_execute_is_not_in_use() {
 #[test]
 #[ignore = "needs root"]
 fn memory_beyond_the_limit_is_counted_as_lost() {
-    const MANY: u64 = 200_000;
+    const ALLOCATIONS: u64 = 200_000;
     const LIMIT: u64 = 131_072;
     test_needs::root!();
     test_needs::programs!("gcc");
@@ -191,9 +191,9 @@ fn memory_beyond_the_limit_is_counted_as_lost() {
     program.step("end");
     let (second, health) = profiler.finish().unwrap();
     let shown = of(&first, "many") / 16;
-    println!("{shown} of {MANY} in use; lost: {:?}", first.losses().collect::<Vec<_>>());
+    println!("{shown} of {ALLOCATIONS} in use; lost: {:?}", first.losses().collect::<Vec<_>>());
     assert!(shown <= LIMIT && shown > LIMIT - 100, "{shown}");
-    assert_eq!(shown + health.lost, MANY, "{health:?}");
+    assert_eq!(shown + health.lost, ALLOCATIONS, "{health:?}");
     assert_eq!(of(&second, "many"), 0);
 }
 

@@ -20,7 +20,7 @@ use crate::copies::Copies;
 use crate::seen::profile;
 
 /// Programs of the test that CI runs.
-const FEW: usize = 200;
+const CI_PROGRAMS: usize = 200;
 
 /// User id of nobody.
 const NOBODY: u32 = 65534;
@@ -30,7 +30,7 @@ const NOBODY: u32 = 65534;
 fn programs_that_are_deleted_have_names() {
     test_needs::root!();
     test_needs::programs!("gcc");
-    let (seen, count) = profile(Duration::from_secs(600), || programs(FEW));
+    let (seen, count) = profile(Duration::from_secs(600), || programs(CI_PROGRAMS));
     seen.require(count);
 }
 
@@ -39,7 +39,7 @@ fn programs_that_are_deleted_have_names() {
 fn programs_that_are_deleted_have_names_in_short_windows() {
     test_needs::root!();
     test_needs::programs!("gcc");
-    let (seen, count) = profile(Duration::from_secs(2), || programs(FEW / 2));
+    let (seen, count) = profile(Duration::from_secs(2), || programs(CI_PROGRAMS / 2));
     seen.require(count);
 }
 
@@ -48,7 +48,7 @@ fn programs_that_are_deleted_have_names_in_short_windows() {
 fn libraries_that_are_closed_and_deleted_have_names() {
     test_needs::root!();
     test_needs::programs!("gcc");
-    let (seen, count) = profile(Duration::from_secs(600), || libraries(FEW / 8, false));
+    let (seen, count) = profile(Duration::from_secs(600), || libraries(CI_PROGRAMS / 8, false));
     seen.require(count);
 }
 
@@ -70,7 +70,7 @@ mod matrix {
     fn plugins_that_are_replaced_have_names() {
         test_needs::root!();
         test_needs::programs!("gcc");
-        let (seen, count) = profile(Duration::from_secs(600), || libraries(FEW / 8, true));
+        let (seen, count) = profile(Duration::from_secs(600), || libraries(CI_PROGRAMS / 8, true));
         seen.require(count);
     }
 }

@@ -17,7 +17,7 @@ const PHASE: Duration = Duration::from_millis(2500);
 
 /// Most raw samples of a process whose virtual machine is awaited, and of the beginnings of
 /// processes.
-const MOST: u64 = 2 * 1024 + 200;
+const MAX_RAW_SAMPLES: u64 = 2 * 1024 + 200;
 
 /// A process that is ended when this is dropped.
 struct Running(Child);
@@ -50,7 +50,7 @@ pub(crate) fn check_plain_program() {
     drop((plain, java));
     assert!(before.is_walked() && after.is_walked(), "{before:?} {after:?}");
     // Those of the machine that starts; the plain program runs all the time.
-    assert!(start.raw <= MOST && start.samples > start.raw, "{start:?}");
+    assert!(start.raw <= MAX_RAW_SAMPLES && start.samples > start.raw, "{start:?}");
 }
 
 /// Checks the samples of a program that loads a virtual machine's library and never starts a
@@ -68,7 +68,7 @@ pub(crate) fn check_library_without_machine(machine: &Machine) {
     }
     println!("{raw} raw samples, {} of {} in the last phase", last.raw, last.samples);
     drop(program);
-    assert!(raw <= MOST, "{raw} raw samples");
+    assert!(raw <= MAX_RAW_SAMPLES, "{raw} raw samples");
     assert!(last.is_walked(), "{last:?}");
 }
 

@@ -31,7 +31,7 @@ const PROFILE: Duration = Duration::from_secs(25);
 const DUMP: Duration = Duration::from_millis(50);
 
 /// Least number of samples of each tool.
-const LEAST: u64 = 40;
+const MIN_SAMPLES: u64 = 40;
 
 /// Samples of each function.
 type Counts = [u64; FUNCTIONS.len()];
@@ -71,7 +71,7 @@ pub(crate) fn check(machine: &Machine) {
             "Java {}: {sampled:?} sampled, {counts:?} by {tool}: chi-squared {chance:.1}",
             machine.version
         );
-        assert!(counts.iter().sum::<u64>() >= LEAST, "Java {}: few samples of {tool}", machine.version);
+        assert!(counts.iter().sum::<u64>() >= MIN_SAMPLES, "Java {}: few samples of {tool}", machine.version);
         assert!(
             chance < limit(FUNCTIONS.len()),
             "Java {}: {sampled:?}, but {counts:?} by {tool}",

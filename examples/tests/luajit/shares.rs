@@ -20,7 +20,7 @@ const PROFILER: &str = "-jp=fri4m0";
 const SECONDS: &str = "6";
 
 /// Least number of samples of each tool.
-const LEAST: u64 = 300;
+const MIN_SAMPLES: u64 = 300;
 
 fn check(options: &[&str]) {
     let builder = Profiler::builder()
@@ -46,7 +46,7 @@ fn check(options: &[&str]) {
     let chance = chi_squared(&sampled, &printed);
     println!("{options:?}: {sampled:?} sampled, {printed:?} by LuaJIT's profiler: chi-squared {chance:.1}");
     for counts in [sampled, printed] {
-        assert!(counts.iter().sum::<u64>() >= LEAST, "few samples: {text}");
+        assert!(counts.iter().sum::<u64>() >= MIN_SAMPLES, "few samples: {text}");
     }
     assert!(
         chance < limit(FUNCTIONS.len()),

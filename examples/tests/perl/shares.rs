@@ -10,7 +10,7 @@ const PRINT: &str =
     printf \"%s\\t%.6f\\n\", $_, $subs->{$_}->excl_time for keys %$subs";
 
 /// Least number of samples.
-const LEAST: f64 = 1000.0;
+const MIN_SAMPLES: f64 = 1000.0;
 
 /// Compares the shares of one run.
 pub(crate) fn check(perl: &Interpreter) {
@@ -28,6 +28,6 @@ pub(crate) fn check(perl: &Interpreter) {
         "Perl {}: {sampled:?} sampled, {measured:?} s by NYTProf: chi-squared {chance:.1} (limit {CHANCE})",
         perl.name
     );
-    assert!(sampled.iter().sum::<f64>() >= LEAST && measured[0] > 0.0, "{sampled:?}, {printed}");
+    assert!(sampled.iter().sum::<f64>() >= MIN_SAMPLES && measured[0] > 0.0, "{sampled:?}, {printed}");
     assert!(chance < CHANCE, "{sampled:?}, but {measured:?} s by NYTProf");
 }

@@ -6,7 +6,7 @@ use crate::is_matrix;
 use crate::shares::{CHANCE, of_counts, parse, run};
 
 /// Least number of samples of excimer.
-const LEAST: f64 = 100.0;
+const MIN_SAMPLES: f64 = 100.0;
 
 /// Compares the shares of one run.
 pub(crate) fn check(version: &str) {
@@ -21,6 +21,6 @@ pub(crate) fn check(version: &str) {
     println!(
         "PHP {version}: {sampled:?} sampled, {excimer:?} by excimer: chi-squared {chance:.1} (limit {CHANCE})"
     );
-    assert!(excimer.iter().sum::<f64>() >= LEAST, "few samples of excimer: {printed}");
+    assert!(excimer.iter().sum::<f64>() >= MIN_SAMPLES, "few samples of excimer: {printed}");
     assert!(chance < CHANCE, "{sampled:?}, but {excimer:?} by excimer");
 }

@@ -43,7 +43,7 @@ use verdict::Verdict;
 const SECONDS: [&str; 2] = ["3", "8"];
 
 /// Variants of a language in CI.
-const FEW: usize = 3;
+const CI_VARIANTS: usize = 3;
 
 /// Runs a language's variants under all its interpreters that are there: the first ones under the oldest and the newest, or all of
 /// them in the matrix.
@@ -55,7 +55,7 @@ fn check(language: &str, interpreters: Vec<Interpreter>, variants: &[&str]) {
     }
     let is_matrix = interpreters::is_matrix();
     let seconds = SECONDS[usize::from(is_matrix)];
-    let variants = if is_matrix { variants } else { &variants[..variants.len().min(FEW)] };
+    let variants = if is_matrix { variants } else { &variants[..variants.len().min(CI_VARIANTS)] };
     let mut failed = Vec::new();
     for interpreter in &chosen {
         for variant in variants {

@@ -18,7 +18,7 @@ type Counts = [u64; FUNCTIONS.len()];
 const SECONDS: &str = "8";
 
 /// Least number of samples of each tool.
-const LEAST: u64 = 300;
+const MIN_SAMPLES: u64 = 300;
 
 /// Compares the shares; fails with the difference. `None` if rbspy isn't there.
 pub(crate) fn check(ruby: &Ruby) -> Option<Result<(), String>> {
@@ -55,7 +55,7 @@ pub(crate) fn check(ruby: &Ruby) -> Option<Result<(), String>> {
     let chance = chi_squared(&sampled, &read);
     let said = format!("{sampled:?} sampled, {read:?} by rbspy: chi-squared {chance:.1}");
     println!("{said}");
-    let is_enough = [sampled, read].iter().all(|counts| counts.iter().sum::<u64>() >= LEAST);
+    let is_enough = [sampled, read].iter().all(|counts| counts.iter().sum::<u64>() >= MIN_SAMPLES);
     Some(if is_enough && chance < limit(FUNCTIONS.len()) { Ok(()) } else { Err(said + "\n" + &text) })
 }
 

@@ -24,7 +24,7 @@ const BEFORE: &[&str] = &["sh", "unshare"];
 const PRINTED: usize = 10;
 
 /// Least number of samples of a part.
-const LEAST: u64 = 50;
+const MIN_SAMPLES: u64 = 50;
 
 /// Names of the parts of a run: its first samples, those that follow, and the last ones. Memory of
 /// a process that ends cannot be read, so the last part has no limits.
@@ -133,7 +133,7 @@ impl Shares {
     /// Returns `true` if there are enough samples, at least `whole` of 1,000 stacks are whole, and
     /// at most `unnamed` of 1,000 frames are unnamed.
     pub(crate) fn are_within(&self, [whole, unnamed]: [u64; 2]) -> bool {
-        self.samples >= LEAST
+        self.samples >= MIN_SAMPLES
             && self.whole * 1000 >= self.samples * whole
             && self.unnamed * 1000 <= self.frames * unnamed
     }

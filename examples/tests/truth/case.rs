@@ -202,7 +202,7 @@ impl Case {
             std::fs::copy(&built.program, &copy).expect("it has been built");
             let running =
                 Running::start(&copy, &arguments(&LIFE.to_string(), &look.arguments, &built.directory));
-            std::thread::sleep(SETTLE);
+            std::thread::sleep(SETTLE_TIME);
             let question = Question { frame_pointers: self.frame_pointers, ..look.question };
             let seen = oracle::ask(running.pid(), &built.symbols, question);
             rules.stacks.extend(seen.stacks);
@@ -296,7 +296,7 @@ impl Ready {
 }
 
 /// Long enough to be in the chain.
-const SETTLE: std::time::Duration = std::time::Duration::from_millis(37);
+const SETTLE_TIME: std::time::Duration = std::time::Duration::from_millis(37);
 
 fn arguments(seconds: &str, more: &[String], directory: &Path) -> Vec<String> {
     let directory = directory.to_string_lossy();

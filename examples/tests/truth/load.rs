@@ -17,7 +17,7 @@ impl Load {
         let seconds = seconds.to_string();
         let mut children: Vec<Child> =
             (0..count).map(|_| start(Command::new(&program).arg(&seconds))).collect();
-        if count > MANY {
+        if count > COMPILER_FROM_PROGRAMS {
             let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/exceptions.cpp");
             let object = directory.join("busy.o").to_string_lossy().into_owned();
             let compile = format!("while :; do g++ -O2 -c {source} -o {object}; done");
@@ -37,7 +37,7 @@ pub(crate) fn make_ordinary() {
 }
 
 /// Number of programs beyond which a compiler runs, too.
-const MANY: usize = 10;
+const COMPILER_FROM_PROGRAMS: usize = 10;
 
 fn start(command: &mut Command) -> Child {
     let command = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());

@@ -19,7 +19,7 @@ pub(crate) struct Roots {
 const NAMES: &[&str] = &["start", "clone", "clone3", "rt_sigreturn", "dl_start_user", "make_fcontext"];
 
 /// Maximum distance of a program's first call from its entry point, in bytes.
-const NEAR: u64 = 64;
+const MAX_CALL_DISTANCE: u64 = 64;
 
 impl Roots {
     /// Adds the executable files that any process of the machine maps now.
@@ -65,7 +65,7 @@ impl Roots {
     }
 
     fn is_entry(&self, file: &str, address: u64) -> bool {
-        let near = |entry: &u64| (*entry..*entry + NEAR).contains(&address);
+        let near = |entry: &u64| (*entry..*entry + MAX_CALL_DISTANCE).contains(&address);
         self.entries.get(file).is_some_and(|entries| entries.iter().any(near))
     }
 }

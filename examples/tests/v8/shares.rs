@@ -27,7 +27,7 @@ const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/v8/programs/sh
 const LEAVES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/v8/programs/leaves.js");
 
 /// Least number of samples of each tool.
-const LEAST: u64 = 200;
+const MIN_SAMPLES: u64 = 200;
 
 /// Samples of each function.
 type Counts = [u64; FUNCTIONS.len()];
@@ -60,7 +60,7 @@ fn check_mode(node: &Node, mode: &str, flags: &[&str], duration: Duration) {
     let name = format!("Node.js {} {mode}", node.name);
     println!("{name}: {sampled:?} sampled, {recorded:?} by --cpu-prof: chi-squared {chance:.1}");
     for counts in [sampled, recorded] {
-        assert!(counts.iter().sum::<u64>() >= LEAST, "{name}: few samples: {sampled:?}, {recorded:?}");
+        assert!(counts.iter().sum::<u64>() >= MIN_SAMPLES, "{name}: few samples: {sampled:?}, {recorded:?}");
     }
     assert!(chance < limit(FUNCTIONS.len()), "{name}: {sampled:?}, but {recorded:?} by --cpu-prof");
 }

@@ -27,7 +27,7 @@ use crate::elf::ReadAt;
 pub(in crate::live) const VMLINUX: &str = "/sys/kernel/btf/vmlinux";
 
 /// Maximum number of types and members that a search visits; a kernel has some 130,000 types.
-const PATIENCE: u32 = 1 << 20;
+const MAX_VISITS: u32 = 1 << 20;
 
 /// Maximum depth of nested structures, and maximum number of qualifiers of a type.
 const DEPTH: u32 = 16;
@@ -42,7 +42,7 @@ const VALUE: u64 = 8;
 pub(in crate::live) struct KernelTypes<R> {
     types: Window<R>,
     strings: Window<R>,
-    patience: u32,
+    visits_left: u32,
 }
 
 impl KernelTypes<File> {
@@ -74,7 +74,7 @@ impl<R: ReadAt> KernelTypes<R> {
         Ok(KernelTypes {
             types: Window::new(types, base + word(8), word(12)),
             strings: Window::new(strings, base + word(16), word(20)),
-            patience: PATIENCE,
+            visits_left: MAX_VISITS,
         })
     }
 
@@ -83,7 +83,7 @@ impl<R: ReadAt> KernelTypes<R> {
     ///
     /// Returns `None` if there is no such member, or if it begins within a byte.
     pub(in crate::live) fn offset(&mut self, structure: &str, path: &str) -> Option<u32> {
-        self.patience = PATIENCE;
+        self.visits_left = MAX_VISITS;
         if path.split('.').any(str::is_empty) {
             return None;
         }
@@ -95,14 +95,14 @@ impl<R: ReadAt> KernelTypes<R> {
     /// Returns `true` if an enumeration has a value, as in `has_value("bpf_func_id",
     /// "BPF_FUNC_loop")`; `None` if there is no such enumeration.
     pub(super) fn has_value(&mut self, enumeration: &str, value: &str) -> Option<bool> {
-        self.patience = PATIENCE;
+        self.visits_left = MAX_VISITS;
         let found = self.named(kind::ENUM, enumeration)?;
         Some((0..found.count).any(|index| self.value_is_called(found, index, value)))
     }
 
     /// Returns `true` if there is an unnamed structure that begins with these members.
     pub(super) fn has_unnamed(&mut self, members: &[&str]) -> bool {
-        self.patience = PATIENCE;
+        self.visits_left = MAX_VISITS;
         self.find(|types, found| {
             found.kind == kind::STRUCT
                 && found.name == 0
@@ -116,7 +116,7 @@ impl<R: ReadAt> KernelTypes<R> {
 
     /// Returns the number of parameters of the functions to which a typedef points.
     pub(in crate::live) fn parameters_of(&mut self, typedef: &str) -> Option<u32> {
-        self.patience = PATIENCE;
+        self.visits_left = MAX_VISITS;
         let pointer = self.named(kind::TYPEDEF, typedef)?.of;
         let function = self.type_of(pointer).filter(|found| found.kind == kind::PTR)?.of;
         self.type_of(function).filter(|found| found.kind == kind::FUNC_PROTO).map(|found| found.count)
@@ -196,7 +196,7 @@ impl<R: ReadAt> KernelTypes<R> {
 
     /// Returns the type at byte `at`.
     fn type_at(&mut self, at: u64) -> Option<Type> {
-        self.patience = self.patience.checked_sub(1)?;
+        self.visits_left = self.visits_left.checked_sub(1)?;
         let bytes: [u8; TYPE as usize] = self.types.array(at)?;
         let info = word(&bytes, 4);
         Some(Type {
@@ -211,7 +211,7 @@ impl<R: ReadAt> KernelTypes<R> {
 
     /// Returns member `index` of a structure.
     fn member(&mut self, structure: Type, index: u32) -> Option<Member> {
-        self.patience = self.patience.checked_sub(1)?;
+        self.visits_left = self.visits_left.checked_sub(1)?;
         let at = structure.at + TYPE + u64::from(index) * MEMBER;
         let bytes: [u8; MEMBER as usize] = self.types.array(at)?;
         let place = word(&bytes, 8);

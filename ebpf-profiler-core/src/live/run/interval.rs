@@ -15,7 +15,7 @@ pub(super) struct Interval {
 
 impl Interval {
     pub(super) fn new(length: Duration, jitter: f64) -> Interval {
-        Interval { length: length.min(LONGEST), jitter, random: RandomState::new(), turn: 0 }
+        Interval { length: length.min(MAX_INTERVAL), jitter, random: RandomState::new(), turn: 0 }
     }
 
     /// Returns the next interval.
@@ -23,15 +23,15 @@ impl Interval {
         self.turn += 1;
         // From -1 to 1.
         let random = (self.random.hash_one(self.turn) % 2_001) as f64 / 1_000.0 - 1.0;
-        self.length.mul_f64((1.0 + self.jitter * random).max(SHORTEST))
+        self.length.mul_f64((1.0 + self.jitter * random).max(MIN_SHARE))
     }
 }
 
 /// Longest interval: later times may not be representable.
-const LONGEST: Duration = Duration::from_secs(365 * 86_400);
+const MAX_INTERVAL: Duration = Duration::from_secs(365 * 86_400);
 
 /// Shortest interval with a jitter of 1, as a share of the length.
-const SHORTEST: f64 = 0.1;
+const MIN_SHARE: f64 = 0.1;
 
 #[cfg(test)]
 mod tests {

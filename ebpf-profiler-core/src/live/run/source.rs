@@ -20,7 +20,7 @@ use crate::sample::{Batch, Counts, KernelFilter, KindCost, Life, LifeEvent, Sour
 const CPU_CHECK: Duration = Duration::from_secs(1);
 
 /// Minimum time between two reads of the buffers: many small batches cost more than a few larger ones.
-const BREATH: Duration = Duration::from_millis(4);
+const MIN_READ_INTERVAL: Duration = Duration::from_millis(4);
 
 /// Minimum time between two reads if life events alone are to be read.
 const LIFE_DELAY: Duration = Duration::from_millis(20);
@@ -150,9 +150,9 @@ impl LiveSource {
     }
 
     fn wait(&mut self, wait: Duration) -> io::Result<()> {
-        let breath = BREATH.saturating_sub(self.drained.elapsed());
-        if !breath.is_zero() {
-            std::thread::sleep(breath);
+        let wait_before_read = MIN_READ_INTERVAL.saturating_sub(self.drained.elapsed());
+        if !wait_before_read.is_zero() {
+            std::thread::sleep(wait_before_read);
         }
         let mut fds = vec![self.kernel.ring.as_raw_fd(), self.wake.as_raw_fd()];
         fds.extend(self.cpus.iter().map(|cpu| cpu.sideband.fd().as_raw_fd()));

@@ -77,7 +77,7 @@ impl Random {
         let kinds = [SampleKind::cpu(Duration::from_nanos(self.any())), SampleKind::off_cpu()];
         let kinds = kinds.into_iter().chain([SampleKind::new(self.text(), Unit::Bytes)]);
         let mut builder = ProfileBuilder::of_kinds(kinds);
-        builder.lose("ring full", self.below(2));
+        builder.record_loss("ring full", self.below(2));
         let threads: Vec<ThreadId> = (0..4).map(|_| self.thread(&mut builder)).collect();
         for _ in 0..self.below(40) {
             let frames: Vec<Frame> = (0..self.below(6)).map(|_| self.frame()).collect();
@@ -89,8 +89,7 @@ impl Random {
             let value = if kind == 0 { 1 } else { self.any() };
             builder.add_value(kind, value, cpu, thread, &trace, self.any());
         }
-        builder
-            .know_scripts(|id| Some(Script::new("php", format!("f{}", id.0 % 3)).with_file("a.php", id.0)));
+        builder.add_scripts(|id| Some(Script::new("php", format!("f{}", id.0 % 3)).with_file("a.php", id.0)));
         let mut module = Module::new(self.text());
         module.build_id = self.next().to_le_bytes().into();
         (module.start, module.end) = (16, 16 + self.below(1 << 40));

@@ -7,8 +7,8 @@ use ebpf_profiler_core::internal::x86_64::{TWO_BYTES, decode};
 pub(super) use state::State;
 
 pub(super) fn jumps(code: &[u8], start: u64) -> Vec<u64> {
-    const SHORT: u32 = 0xeb;
-    const LONG: u32 = 0xe9;
+    const SHORT_JUMP: u32 = 0xeb;
+    const LONG_JUMP: u32 = 0xe9;
     let mut targets = Vec::new();
     let mut at = 0;
     while at < code.len() {
@@ -18,7 +18,7 @@ pub(super) fn jumps(code: &[u8], start: u64) -> Vec<u64> {
             continue;
         };
         at += instruction.len as usize;
-        let jump = matches!(instruction.opcode, SHORT | LONG | 0x70..=0x7f)
+        let jump = matches!(instruction.opcode, SHORT_JUMP | LONG_JUMP | 0x70..=0x7f)
             || (TWO_BYTES | 0x80..=TWO_BYTES | 0x8f).contains(&instruction.opcode);
         if jump {
             targets.push(start.wrapping_add(at as u64).wrapping_add_signed(instruction.immediate));

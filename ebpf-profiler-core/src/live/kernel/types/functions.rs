@@ -8,7 +8,7 @@
 
 use std::collections::HashSet;
 
-use super::{DEPTH, KernelTypes, PATIENCE, ReadAt, TYPE, Type, kind, word};
+use super::{DEPTH, KernelTypes, MAX_VISITS, ReadAt, TYPE, Type, kind, word};
 
 /// A function of the kernel.
 #[derive(Clone, Debug, PartialEq)]
@@ -41,7 +41,7 @@ pub(in crate::live) struct Integer {
 impl<R: ReadAt> KernelTypes<R> {
     /// Returns the functions whose names match, in the order of their numbers.
     pub(in crate::live) fn functions(&mut self, matches: impl Fn(&[u8]) -> bool) -> Vec<KernelFunction> {
-        self.patience = PATIENCE;
+        self.visits_left = MAX_VISITS;
         let names = self.names(matches);
         let (mut positions, mut found, mut at) = (Vec::new(), Vec::new(), 0);
         while let Some(next) = self.type_at(at) {

@@ -26,10 +26,10 @@ const HIGH: f64 = 1.1;
 const LOW: f64 = 0.5;
 
 /// Time below [`LOW`] after which periods are shortened; doubled each time that this was wrong.
-const PATIENCE: Duration = Duration::from_secs(2);
+const SPEEDUP_DELAY: Duration = Duration::from_secs(2);
 
 /// Longest such time.
-const MAX_PATIENCE: Duration = Duration::from_secs(32);
+const MAX_SPEEDUP_DELAY: Duration = Duration::from_secs(32);
 
 /// CPU time of the threads for one sample, at most. Further time is that of the start, of tables
 /// and of names, which fewer samples don't save.
@@ -60,7 +60,7 @@ pub(in super::super) struct Governor {
     last: Measured,
     /// State at the last change of a period, or when the cost was last above [`LOW`].
     quiet: Measured,
-    patience: Duration,
+    speedup_delay: Duration,
     /// Time when periods were last shortened.
     shortened: Option<Duration>,
     stats: Stats,
@@ -95,7 +95,7 @@ impl Governor {
             shortest,
             quiet: now.clone(),
             last: now,
-            patience: PATIENCE,
+            speedup_delay: SPEEDUP_DELAY,
             shortened: None,
             stats: Stats::default(),
         }
@@ -128,13 +128,13 @@ impl Governor {
         let former = self.periods.clone();
         if total > HIGH * allowed {
             self.lengthen(&window, &costs, AIM * allowed);
-            if self.shortened.is_some_and(|at| self.last.now.saturating_sub(at) < 2 * self.patience) {
-                self.patience = (2 * self.patience).min(MAX_PATIENCE);
+            if self.shortened.is_some_and(|at| self.last.now.saturating_sub(at) < 2 * self.speedup_delay) {
+                self.speedup_delay = (2 * self.speedup_delay).min(MAX_SPEEDUP_DELAY);
             }
             self.quiet = self.last.clone();
         } else if total > LOW * allowed {
             self.quiet = self.last.clone();
-        } else if self.last.now.saturating_sub(self.quiet.now) >= self.patience {
+        } else if self.last.now.saturating_sub(self.quiet.now) >= self.speedup_delay {
             self.shorten();
             self.quiet = self.last.clone();
         }

@@ -39,7 +39,7 @@ const CHECK: Duration = Duration::from_millis(250);
 
 /// Time without any of these processes after which sampling ends. The event of a fork just before an exit arrives
 /// earlier.
-const LINGER: Duration = Duration::from_secs(1);
+const END_DELAY: Duration = Duration::from_secs(1);
 
 /// Turns batches into profiles.
 pub(super) struct PipelineThread {
@@ -181,7 +181,7 @@ impl PipelineThread {
         let Some(mut wanted) = self.pipeline.registry().processes().selected() else { return };
         if wanted.any(|pid| (self.is_alive)(pid)) {
             self.exited = None;
-        } else if self.exited.get_or_insert(self.checked).elapsed() >= LINGER {
+        } else if self.exited.get_or_insert(self.checked).elapsed() >= END_DELAY {
             self.has_ended = true;
             self.shared.end();
         }
