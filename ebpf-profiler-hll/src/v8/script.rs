@@ -33,7 +33,9 @@ pub(super) struct Script {
 /// The scripts of a process.
 #[derive(Debug, Default)]
 pub(super) struct Scripts {
-    by_source: HashMap<(Object, u64), Arc<Script>>,
+    /// By their objects, sources and numbers: a script that was freed is replaced by one at the same
+    /// addresses, but V8 uses no number again.
+    known: HashMap<(Object, u64, u64), Arc<Script>>,
     /// Number of lines of all of them.
     lines: usize,
 }
@@ -52,16 +54,18 @@ impl Script {
 impl Scripts {
     /// Returns a script, which it reads the first time.
     pub(super) fn get(&mut self, heap: &Heap<'_>, script: Object) -> Result<Arc<Script>, Reason> {
-        let source = heap.word(script, heap.layout.script.source)?;
-        if let Some(known) = self.by_source.get(&(script, source)) {
+        let layout = &heap.layout.script;
+        let source = heap.word(script, layout.source)?;
+        let key = (script, source, heap.word(script, layout.number)?);
+        if let Some(known) = self.known.get(&key) {
             return Ok(known.clone());
         }
         let read = Arc::new(read(heap, script, source)?);
-        if self.by_source.len() >= MAX_SCRIPTS || self.lines + read.ends.len() > MAX_KEPT_LINES {
+        if self.known.len() >= MAX_SCRIPTS || self.lines + read.ends.len() > MAX_KEPT_LINES {
             *self = Scripts::default();
         }
         self.lines += read.ends.len();
-        self.by_source.insert((script, source), read.clone());
+        self.known.insert(key, read.clone());
         Ok(read)
     }
 }

@@ -19,6 +19,7 @@
 //! behind the map.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
 use std::sync::Arc;
 
 use ebpf_profiler_core::elf::Elf;
@@ -125,6 +126,8 @@ struct Module {
     codes: Vec<u64>,
     /// Address and size of the module's bytes.
     bytes: (u64, u64),
+    /// Hash of its [end](hash_of_end).
+    end: u64,
     imported: u32,
     names: HashMap<u32, String>,
 }
@@ -201,12 +204,13 @@ impl Modules {
     /// Returns a module, which it reads the first time.
     fn module(&mut self, memory: &dyn Memory, at: u64) -> Option<Arc<Module>> {
         let bytes = bytes_of(memory, at)?;
-        if let Some(known) = self.modules.get(&at).filter(|known| known.bytes == bytes) {
+        let end = hash_of_end(memory, bytes)?;
+        if let Some(known) = self.modules.get(&at).filter(|known| (known.bytes, known.end) == (bytes, end)) {
             return Some(known.clone());
         }
         let codes = maps(memory, at).collect();
         let (imported, names) = read_names(memory, bytes);
-        let module = Arc::new(Module { codes, bytes, imported, names });
+        let module = Arc::new(Module { codes, bytes, end, imported, names });
         if self.modules.len() >= MAX_KEPT {
             self.modules.clear();
         }
@@ -285,6 +289,15 @@ fn bytes_of(memory: &dyn Memory, module: u64) -> Option<(u64, u64)> {
         let magic = memory.array(bytes).ok()?;
         (magic == MAGIC).then(|| Some((bytes, memory.u64(vector.wrapping_add(8)).ok()?)))?
     })
+}
+
+/// Returns a hash of the last 64 KiB of a module, where the names of its functions are: a module
+/// that was freed is replaced by one of the same size at the same address.
+fn hash_of_end(memory: &dyn Memory, (module, size): (u64, u64)) -> Option<u64> {
+    const END: u64 = 1 << 16;
+    let length = size.min(END);
+    let end = memory.bytes(module.wrapping_add(size - length), length, END as usize).ok()?;
+    Some(BuildHasherDefault::<DefaultHasher>::default().hash_one(end))
 }
 
 /// Reads the number of imported functions and the names of functions from a module at an address,

@@ -107,7 +107,7 @@ fn php() {
 }
 
 /// The variants of functions of V8.
-const SCRIPTS: &[&str] = &["functions", "files", "lines"];
+const SCRIPTS: &[&str] = &["functions", "files", "lines", "wasm"];
 
 #[test]
 #[ignore = "profiles: needs root"]
