@@ -9,10 +9,9 @@ use std::time::{Duration, Instant};
 
 use crate::run::{Outcome, command};
 
-/// Boots a version of Linux, prints the guest's output, and fails unless the program in it
+/// Prints the output of a guest that boots a version of Linux, and fails unless the program in it
 /// succeeded.
-pub(super) fn boot(version: &str, image: &Path, archive: &Path, limit: Duration) -> Outcome {
-    let mut machine = Machine::start(image, archive)?;
+pub(super) fn run(version: &str, mut machine: Machine, limit: Duration) -> Outcome {
     let start = Instant::now();
     let mut ended = None;
     while let Some(line) = machine.line(limit.saturating_sub(start.elapsed()))? {
@@ -28,14 +27,22 @@ pub(super) fn boot(version: &str, image: &Path, archive: &Path, limit: Duration)
 }
 
 /// A QEMU process, killed on drop.
-struct Machine {
+pub(super) struct Machine {
     child: Child,
     lines: Receiver<String>,
 }
 
 impl Machine {
-    fn start(image: &Path, archive: &Path) -> Result<Machine, String> {
+    /// Starts a machine with these processors, whose kernel gets further parameters.
+    pub(super) fn start(
+        image: &Path,
+        archive: &Path,
+        processors: &str,
+        parameters: &[String],
+    ) -> Result<Machine, String> {
+        let parameters = [&[PARAMETERS.to_owned()], parameters].concat().join(" ");
         let mut child = command(QEMU)
+            .args(["-smp", processors, "-append", &parameters])
             .arg("-kernel")
             .arg(image)
             .arg("-initrd")
@@ -74,7 +81,7 @@ impl Drop for Machine {
     }
 }
 
-/// Two processors, no devices; stops on a panic and at the end of init.
+/// No devices; stops on a panic and at the end of init.
 const QEMU: &[&str] = &[
     "qemu-system-x86_64",
     "-accel",
@@ -82,18 +89,16 @@ const QEMU: &[&str] = &[
     "tcg,thread=single",
     "-cpu",
     "max",
-    "-smp",
-    "2",
     "-m",
     "1024",
     "-nographic",
     "-no-reboot",
     "-nic",
     "none",
-    "-append",
-    // On a busy host the emulated timer is late, and the kernel would report it as broken.
-    "console=ttyS0 quiet panic=-1 no_timer_check",
 ];
+
+/// Parameters of the kernel. On a busy host the emulated timer is late, and the kernel would report it as broken.
+const PARAMETERS: &str = "console=ttyS0 quiet panic=-1 no_timer_check";
 
 /// Removes control sequences that the firmware sends to terminals.
 fn shown(line: &str) -> String {

@@ -18,6 +18,8 @@ use crate::fixtures::{KERNELS, Kernel};
 use crate::limit;
 use crate::run::{Outcome, cargo, command, run, target};
 
+use machine::Machine;
+
 /// The command line.
 #[derive(Debug, Default, PartialEq)]
 struct Order {
@@ -25,6 +27,10 @@ struct Order {
     kernel: Option<String>,
     /// Time limit for one kernel.
     limit: Option<Duration>,
+    /// Processors, as QEMU takes them: `4,maxcpus=255`; 2 if `None`.
+    processors: Option<String>,
+    /// Parameters of the kernel, such as `possible_cpus=512`.
+    parameters: Vec<String>,
     /// Files beside the program.
     files: Vec<PathBuf>,
     /// The program and its arguments. If empty, a known chain is profiled.
@@ -103,6 +109,8 @@ impl Order {
             let value = arguments.next().ok_or_else(|| format!("{option} needs a value"))?;
             match option.as_str() {
                 "--kernel" => order.kernel = Some(value.clone()),
+                "--smp" => order.processors = Some(value.clone()),
+                "--parameter" => order.parameters.push(value.clone()),
                 "--file" => order.files.push(value.into()),
                 "--seconds" => {
                     let seconds = value.parse().map_err(|_| format!("{value} is not a number of seconds"))?;
@@ -145,13 +153,18 @@ impl Order {
     /// too little time.
     fn boot(&self, kernel: &Kernel, archive: &Path) -> Outcome {
         let (image, limit) = (kernel.image()?, self.limit.unwrap_or(LIMIT));
-        let outcome = machine::boot(kernel.version, &image, archive, limit);
+        let processors = self.processors.as_deref().unwrap_or("2");
+        let boot = || {
+            let machine = Machine::start(&image, archive, processors, &self.parameters)?;
+            machine::run(kernel.version, machine, limit)
+        };
+        let outcome = boot();
         if !self.has_second_run {
             return outcome;
         }
         outcome.or_else(|first| {
             eprintln!("Linux {} failed once, second run: {first}", kernel.version);
-            machine::boot(kernel.version, &image, archive, limit)
+            boot()
         })
     }
 }
@@ -191,9 +204,11 @@ fn versions() -> String {
 fn the_command_line_is_read() {
     let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
     let order =
-        Order::parse(&words("--kernel 6.1 --seconds 9 --file a --file b -- prog --seconds 3")).unwrap();
+        Order::parse(&words("--kernel 6.1 --seconds 9 --smp 4 --file a --file b -- prog --seconds 3"))
+            .unwrap();
     assert_eq!(order.kernel.as_deref(), Some("6.1"));
     assert_eq!(order.limit, Some(Duration::from_secs(9)));
+    assert_eq!(order.processors.as_deref(), Some("4"));
     assert_eq!(order.files, [PathBuf::from("a"), PathBuf::from("b")]);
     assert_eq!(order.program, ["prog", "--seconds", "3"]);
     for wrong in ["--kernel", "--seconds x", "--what 1"] {
