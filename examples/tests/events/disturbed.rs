@@ -99,6 +99,17 @@ fn trigger(text: &str) -> Trigger {
     text.parse().unwrap_or_else(|error| panic!("{error}"))
 }
 
+/// A program that spends its time in two functions.
+const SCRIPT: &str = "import time
+def inner(): return [None] * 3
+def outer():
+    end = time.monotonic() + 2
+    while time.monotonic() < end: inner()
+print('ready', flush=True); input()
+outer()
+print('end', flush=True); input()
+";
+
 /// Longer disturbances.
 mod matrix {
     use super::*;
@@ -168,15 +179,6 @@ mod matrix {
     #[test]
     #[ignore = "needs root"]
     fn hot_functions_of_a_runtime_leave_ticks_and_names() {
-        const SCRIPT: &str = "import time
-    def inner(): return [None] * 3
-    def outer():
-        end = time.monotonic() + 2
-        while time.monotonic() < end: inner()
-    print('ready', flush=True); input()
-    outer()
-    print('end', flush=True); input()
-    ";
         test_needs::root!();
         let mut program = Running::start(Command::new("/usr/bin/python3").args(["-c", SCRIPT]));
         let probe = "uprobe:/usr/bin/python3:PyNumber_Multiply";
