@@ -9,6 +9,7 @@
 //!   opens.rs       pipes, links and served files that programs name; memory that never comes
 //!   nonsense.rs    programs that claim to be runtimes
 //!   slow.rs        stacks that take long to walk
+//!   large.rs       files whose tables take long to compile
 //!   chaos.rs       all of these beside one another for ten minutes
 //! ```
 //!
@@ -20,6 +21,8 @@ mod chaos;
 mod endings;
 
 mod files;
+
+mod large;
 
 mod names;
 
