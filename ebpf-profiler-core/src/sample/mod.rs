@@ -99,7 +99,7 @@ pub struct Counts {
 
 impl Counts {
     /// Counters of samples that were lost in the kernel.
-    pub(crate) const LOSSES: [Counter; 8] = [
+    pub(crate) const LOSSES: [Counter; 9] = [
         Counter::RingFull,
         Counter::Nested,
         Counter::Untracked,
@@ -108,6 +108,7 @@ impl Counts {
         Counter::Skipped,
         Counter::Unheld,
         Counter::UnsentEnds,
+        Counter::NewCpu,
     ];
 
     /// Returns the numbers of samples that were lost in the kernel, in the order of

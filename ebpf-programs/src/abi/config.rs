@@ -36,6 +36,25 @@ pub struct Config {
     pub uretprobes: UretprobeOffsets,
 }
 
+/// State of wake-ups, the value of the map `WAKE`.
+///
+/// ```text
+///   kernel side   record, then: woken = drains, wake-up, unless they are equal
+///   user space    drains += 1, then: read all records; at once again if they are equal then
+/// ```
+///
+/// So user space is woken once for each time that it reads, however many CPUs have urgent records, and no record is left waiting.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wake {
+    /// Number of times that user space began to read. Written by user space.
+    pub drains: u64,
+    _apart: [u64; 7],
+    /// Value of `drains` at the last wake-up. Written by the kernel side.
+    pub woken: u64,
+    _behind: [u64; 7],
+}
+
 /// Walks of a process that took too long, a value of the map `SLOW_WALKS`. The kernel side alone uses it.
 ///
 /// Each but the first halves the time limit of the next, down to a sixteenth, until none was too slow for [`SLOW_WINDOW`]. The first
@@ -152,9 +171,6 @@ pub const RING_PER_COPY: u32 = 64 << 10;
 
 /// Number of sets of the map `RAW_SENT`, which is indexed by the process id modulo that.
 pub const RAW_SENT: u32 = 1024;
-
-/// Number of levels of per-CPU state, if events can interrupt one another: a program that interrupts that many others is not run.
-pub const MAX_LEVELS: u32 = 4;
 
 const _: () = assert!(size_of::<Config>() == 80);
 

@@ -1,7 +1,7 @@
 //! Per-CPU buffers: each is filled by one CPU alone, without a lock or a wake-up.
 //!
-//! They carry most records: walked stacks that are short and not urgent. The ring carries all others: urgent and long
-//! records, and those that find the buffer full.
+//! They carry most records: walked stacks that are short. The ring carries all others: raw and long records, and those that find
+//! the buffer full.
 //!
 //! ```text
 //!   written, read       positions in words since the start, each in separate cache lines

@@ -85,4 +85,4 @@ pub mod budget;
 /// Version of the ABI; changes with the meaning or layout of anything in this module.
 ///
 /// The loader compares it with the word in the section `abi` of the kernel object.
-pub const VERSION: u32 = 21;
+pub const VERSION: u32 = 22;

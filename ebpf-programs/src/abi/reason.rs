@@ -98,7 +98,7 @@ reasons! {
         Wakeups = 6, "wake-ups";
         /// Native and interpreter frames of user stacks that were unwound.
         Frames = 7, "user frames";
-        /// Events lost because all levels of the CPU were in use: see [`MAX_LEVELS`](super::config::MAX_LEVELS).
+        /// Events lost because all working memory that their CPU may use was in use.
         Nested = 8, "samples lost because events interrupted one another";
         /// Waits lost because too many threads wait, because the thread was switched off its CPU again at once, or because the kernel
         /// showed only one of the two switches.
@@ -113,6 +113,9 @@ reasons! {
         Unheld = 13, "samples lost because too many had not ended";
         /// Ends of samples that could not be sent because the ring was full. Most are sent when the address is used again.
         UnsentEnds = 14, "ends of samples delayed or lost because the ring was full";
+        /// Events lost on a CPU that came online after the start, because it has no working memory of its own, and no other was free.
+        /// Before Linux 5.17 these are all events of such a CPU.
+        NewCpu = 15, "samples lost on CPUs that came online later";
     }
 }
 

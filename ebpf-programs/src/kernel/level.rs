@@ -1,82 +1,127 @@
-//! Levels of per-CPU state.
+//! Slots of working memory.
 //!
 //! A program at an event may be interrupted by a program at another event on the same CPU: a tick interrupts a uprobe's
-//! program. Uprobe programs are also preempted, and another thread runs one on the same CPU meanwhile, so levels are not
+//! program. Uprobe programs are also preempted, and another thread runs one on the same CPU meanwhile, so slots are not
 //! released in the order in which they were claimed: each has a flag.
 //!
 //! ```text
-//!   slot = CPU × levels + level      the index in SCRATCH and COUNTERS
+//!   slot    0 … CPUS - 1                  of the CPU with that number
+//!           CPUS … CPUS + SHARED - 1      of all CPUs: for an event that interrupts another, or on a CPU that came online later
+//!   row     slot                          of COUNTERS: events in the slot
+//!           CPUS + SHARED + CPU           events that are lost on the CPU before they have a slot
 //! ```
 //!
-//! The clock alone never interrupts itself. It needs one level, and no flag: the loader sets [`LEVELS`] before the programs are
-//! verified, and the verifier removes the code for others.
+//! A CPU tries eight of the shared slots, from a different one on than its neighbours. The buffers of raw records, of which there
+//! are fewer than CPUs, are shared in the same way.
+//!
+//! The clock alone never interrupts itself. On a CPU with a slot of its own it needs no flag: the loader sets [`NESTED`] before the
+//! programs are verified, and the verifier removes the code for it.
 
-use ebpf_programs::abi::config::MAX_LEVELS;
+use aya_ebpf::helpers::generated::bpf_get_smp_processor_id;
+use ebpf_programs::abi::reason::Counter;
 
-use crate::LEVELS;
 use crate::maps::CLAIMS;
+use crate::{CPUS, NESTED, RAW_BUFFERS, SHARED};
 
-/// Flags of one CPU, 1 where claimed: one for each level, then that of the per-CPU buffer. The last word is a cookie, if links have none.
+/// Flags, 1 where claimed: of the slot with this index, of the per-CPU buffer of the CPU, and of the raw record. The last word is the
+/// cookie of an event on the CPU, if links have none.
 pub(crate) type Claims = [u64; 8];
 
-/// Index of the flag of the per-CPU buffer.
-const BUFFER: usize = MAX_LEVELS as usize;
+/// Indices of the flags.
+const SLOT: usize = 0;
+const BUFFER: usize = 1;
+const RAW: usize = 2;
 
-/// Returns the number of levels, a constant for the verifier.
-#[inline(always)]
-fn levels() -> u32 {
-    // SAFETY: it is a constant; volatile, because the loader has replaced it.
-    unsafe { (&raw const LEVELS).read_volatile() }
+/// Number of shared slots that an event tries. Without an atomic exchange it is one that no other CPU tries.
+const TRIES: u32 = if cfg!(feature = "kernel_5_10") { 1 } else { 8 };
+
+/// Returns a constant that the loader has set.
+macro_rules! constant {
+    ($name:ident) => {
+        // SAFETY: it is a constant; volatile, because the loader has replaced it.
+        unsafe { (&raw const $name).read_volatile() }
+    };
 }
 
-/// Returns the slot of the first level of `cpu`.
+/// Returns the row of the counters for events that are lost on a CPU before they have a slot.
 #[inline(always)]
-pub(crate) fn first(cpu: u32) -> u32 {
-    cpu * levels()
+pub(crate) fn lost_row(cpu: u32) -> u32 {
+    constant!(CPUS) + constant!(SHARED) + cpu
 }
 
-/// Claims a level of `cpu`. Returns its slot; `None` if all levels are in use.
+/// Returns the counter of events for which there is no slot on a CPU.
+#[inline(always)]
+pub(crate) fn loss(cpu: u32) -> Counter {
+    if cpu < constant!(CPUS) { Counter::Nested } else { Counter::NewCpu }
+}
+
+/// Claims a slot for an event on `cpu`. Returns `None` if all those that it tries are in use.
 #[inline(always)]
 pub(crate) fn claim(cpu: u32) -> Option<u32> {
-    if levels() == 1 {
-        return Some(cpu);
+    if cpu < constant!(CPUS) {
+        if constant!(NESTED) == 0 || swap(cpu, SLOT, 1) == 0 {
+            return Some(cpu);
+        }
+    } else if cfg!(feature = "kernel_5_10") {
+        return None;
     }
-    for level in 0..MAX_LEVELS {
-        if swap(cpu, level as usize, 1) == 0 {
-            return Some(cpu * MAX_LEVELS + level);
+    for turn in 0..TRIES {
+        let slot = constant!(CPUS) + (cpu.wrapping_add(turn) & (constant!(SHARED) - 1));
+        if swap(slot, SLOT, 1) == 0 {
+            return Some(slot);
         }
     }
     None
 }
 
-/// Releases a slot.
+/// Releases a slot of this CPU.
 #[inline(always)]
 pub(crate) fn release(slot: u32) {
-    if levels() > 1 {
-        swap(slot / MAX_LEVELS, (slot % MAX_LEVELS) as usize, 0);
+    // The slot would tell as well, but then the verifier would follow the walk once for each kind of slot.
+    // SAFETY: the helper has no conditions.
+    if constant!(NESTED) != 0 || unsafe { bpf_get_smp_processor_id() } >= constant!(CPUS) {
+        swap(slot, SLOT, 0);
     }
 }
 
 /// Claims the per-CPU buffer. Returns `false` if an interrupted program writes to it.
 #[inline(always)]
 pub(crate) fn claim_buffer(cpu: u32) -> bool {
-    levels() == 1 || swap(cpu, BUFFER, 1) == 0
+    constant!(NESTED) == 0 || swap(cpu, BUFFER, 1) == 0
 }
 
 /// Releases the per-CPU buffer.
 #[inline(always)]
 pub(crate) fn release_buffer(cpu: u32) {
-    if levels() > 1 {
+    if constant!(NESTED) != 0 {
         swap(cpu, BUFFER, 0);
     }
 }
 
-/// Sets a flag of `cpu` and returns its former value; 1 if there is none.
+/// Claims a buffer for a raw record. Returns its index; `None` if all those that are tried are in use.
 #[inline(always)]
-fn swap(cpu: u32, index: usize, to: u64) -> u64 {
-    let Some(claims) = CLAIMS.get_ptr_mut(cpu) else { return 1 };
+pub(crate) fn claim_raw(cpu: u32) -> Option<u32> {
+    for turn in 0..TRIES {
+        let index = cpu.wrapping_add(turn) & (constant!(RAW_BUFFERS) - 1);
+        if swap(index, RAW, 1) == 0 {
+            return Some(index);
+        }
+    }
+    None
+}
+
+/// Releases a buffer for a raw record.
+#[inline(always)]
+pub(crate) fn release_raw(index: u32) {
+    swap(index, RAW, 0);
+}
+
+/// Sets a flag of an entry and returns its former value; 1 if there is no such entry.
+#[inline(always)]
+fn swap(entry: u32, flag: usize, to: u64) -> u64 {
+    let Some(claims) = CLAIMS.get_ptr_mut(entry) else { return 1 };
     // SAFETY: the index is in bounds after the mask.
-    unsafe { exchange(&raw mut (*claims)[index & 7], to) }
+    unsafe { exchange(&raw mut (*claims)[flag & 7], to) }
 }
 
 /// Sets a flag and returns its former value in one atomic operation.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   event ──► filter ──► registers, kernel stack ──► walk (one bpf_loop) ──► walked record ──► per-CPU buffer
-//!                                                      │                          │ urgent, or buffer full
+//!                                                      │                          │ long, or buffer full
 //!                                                      └─ tables not ready: raw record ──► ring
 //! ```
 //!
@@ -385,11 +385,25 @@ static ABI: u32 = abi::VERSION;
 #[unsafe(link_section = ".rodata")]
 static WALKERS: u32 = u32::MAX;
 
-/// Number of levels of per-CPU state: 1 if no event can interrupt another, else
-/// [`MAX_LEVELS`](abi::config::MAX_LEVELS). Set by the loader.
+/// 0 if no event can interrupt another, else 1. Set by the loader.
 #[unsafe(no_mangle)]
 #[unsafe(link_section = ".rodata")]
-static LEVELS: u32 = abi::config::MAX_LEVELS;
+static NESTED: u32 = 1;
+
+/// Number of CPUs with a [slot](level) of their own. Set by the loader.
+#[unsafe(no_mangle)]
+#[unsafe(link_section = ".rodata")]
+static CPUS: u32 = 1;
+
+/// Number of slots for all CPUs, a power of two. Set by the loader.
+#[unsafe(no_mangle)]
+#[unsafe(link_section = ".rodata")]
+static SHARED: u32 = 1;
+
+/// Number of buffers for raw records, a power of two. Set by the loader.
+#[unsafe(no_mangle)]
+#[unsafe(link_section = ".rodata")]
+static RAW_BUFFERS: u32 = 1;
 
 /// Offset of the pointer to a thread's kernel stack in `task_struct`, and size of the stack. Set by the loader.
 #[cfg(feature = "kernel_5_10")]

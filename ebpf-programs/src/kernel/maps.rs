@@ -7,7 +7,7 @@ use aya_ebpf::macros::btf_map;
 use ebpf_programs::abi::arena::{Block, CHUNK_BLOCKS, CHUNKS};
 use ebpf_programs::abi::budget::{Cost, MAX_KINDS};
 use ebpf_programs::abi::config::{
-    Config, RAW_SENT as RAW_SENT_SETS, RawSentSet, SLOW_WALKS as SLOW_WALKS_ENTRIES, SlowWalks,
+    Config, RAW_SENT as RAW_SENT_SETS, RawSentSet, SLOW_WALKS as SLOW_WALKS_ENTRIES, SlowWalks, Wake,
 };
 use ebpf_programs::abi::cpu_buffer::CpuBuffer;
 use ebpf_programs::abi::filter::{Filter, MAX_CGROUPS};
@@ -19,6 +19,7 @@ use ebpf_programs::abi::reason::Counter;
 use ebpf_programs::abi::span;
 
 use crate::level::Claims;
+use crate::raw::RawRecord;
 use crate::scratch::Scratch;
 
 const MMAPABLE: usize = BPF_F_MMAPABLE as usize;
@@ -43,15 +44,19 @@ pub(crate) static WANTED: LruHashMap<u32, u32, 16384> = LruHashMap::new();
 #[btf_map]
 pub(crate) static ARENA: ArrayOfMaps<Chunk, { CHUNKS as usize }> = ArrayOfMaps::new();
 
-/// Working memory, one value per possible CPU and [level](crate::level); the loader sets the number.
+/// Working memory, one value per [slot](crate::level); the loader sets the number.
 #[btf_map]
 pub(crate) static SCRATCH: Array<Scratch, 1> = Array::new();
 
-/// Claimed levels, one value per possible CPU; the loader sets the number.
+/// Buffers for raw records; the loader sets the number.
+#[btf_map]
+pub(crate) static RAW_RECORDS: Array<RawRecord, 1> = Array::new();
+
+/// Claimed slots, per-CPU buffers and raw records, by slot, possible CPU and index; the loader sets the number.
 #[btf_map]
 pub(crate) static CLAIMS: Array<Claims, 1> = Array::new();
 
-/// Counters, one value per possible CPU and level; the loader sets the number.
+/// Counters, one value per [row](crate::level); the loader sets the number.
 #[btf_map]
 pub(crate) static COUNTERS: Array<[u64; Counter::WORDS], 1, MMAPABLE> = Array::new();
 
@@ -67,7 +72,11 @@ pub(crate) static RAW_SENT: Array<RawSentSet, { RAW_SENT_SETS as usize }> = Arra
 #[btf_map]
 pub(crate) static SLOW_WALKS: Array<SlowWalks, { SLOW_WALKS_ENTRIES as usize }> = Array::new();
 
-/// Ring for urgent and long records; the loader sets its size.
+/// State of wake-ups, one value.
+#[btf_map]
+pub(crate) static WAKE: Array<Wake, 1, MMAPABLE> = Array::new();
+
+/// Ring for raw and long records, and for those that find the per-CPU buffer full; the loader sets its size.
 #[btf_map]
 pub(crate) static RING: RingBuf<u8, 4096> = RingBuf::new();
 

@@ -1,19 +1,27 @@
 //! Raw records: registers and a copy of the stack, unwound in user space once the tables are ready.
 
 use aya_ebpf::bindings::BPF_RB_AVAIL_DATA;
-use aya_ebpf::helpers::generated::{bpf_probe_read_user, bpf_ringbuf_query};
+use aya_ebpf::helpers::generated::{bpf_probe_read_kernel, bpf_probe_read_user, bpf_ringbuf_query};
 use ebpf_programs::abi::config::{Config, MIN_COPY, RAW_SENT as RAW_SENT_SETS, max_copy};
 use ebpf_programs::abi::reason::{Counter, Stop};
-use ebpf_programs::abi::record::{MAX_COPY, MAX_RAW_WORDS, MAX_STEPS, kind};
+use ebpf_programs::abi::record::{Head, MAX_COPY, MAX_RAW_WORDS, MAX_STEPS, kind};
 use ebpf_programs::abi::registers::{Registers, x86_64};
 use ebpf_programs::abi::uretprobe::{MAX_INSTANCES, ReplacedReturn};
 use ebpf_programs::walk::Walk;
 
 use crate::drive::{self, Step};
-use crate::maps::{PROCESSES, RAW_SENT, RING};
+use crate::level;
+use crate::maps::{PROCESSES, RAW_RECORDS, RAW_SENT, RING};
 use crate::output::{self, Counters};
 use crate::scratch::{PAGE, RECORD_WORDS, Scratch, thread_pointer, walkers};
 use crate::uretprobe;
+
+/// Words of eight bytes in a raw record; a power of two, so that an index can be masked.
+const RAW_WORDS: usize = 16384;
+
+/// Buffer for a raw record, followed by room for a page after any masked index: for two, as the verifier knows the size only by its
+/// mask.
+pub(crate) type RawRecord = [u64; RAW_WORDS + 2 * PAGE / 8];
 
 /// Words of eight bytes in the registers.
 const REGISTER_WORDS: u32 = (size_of::<Registers>() / 8) as u32;
@@ -24,8 +32,9 @@ fn is_retriable(stop: Stop) -> bool {
     matches!(stop, Stop::UnknownProcess | Stop::Pending | Stop::Unmapped)
 }
 
-/// Returns the maximum number of bytes of stack in a raw sample of a process whose walk ended with `stop`; `None` if none is to
-/// be sent, also while the ring is nearly full: a late user space then loses callers, but no samples.
+/// Returns the maximum number of bytes of stack in a raw sample of a process whose walk ended with `stop`, and claims a buffer for
+/// it. Returns `None` if no raw sample is to be sent, also while the ring is nearly full, or the buffers are in use: a late user space
+/// then loses callers, but no samples.
 #[inline(always)]
 pub(crate) fn grant(scratch: &mut Scratch, config: &Config, stop: Stop) -> Option<u32> {
     if !is_retriable(stop) {
@@ -43,7 +52,11 @@ pub(crate) fn grant(scratch: &mut Scratch, config: &Config, stop: Stop) -> Optio
         max_copy(count(pid, now), config.full_copies)
     };
     let most = if share < most { share } else { most };
-    (most >= MIN_COPY).then_some(most)
+    if most < MIN_COPY {
+        return None;
+    }
+    scratch.copy.buffer = level::claim_raw(scratch.head().cpu)?;
+    Some(most)
 }
 
 /// Returns the maximum number of bytes that one raw sample takes of the room in the ring.
@@ -83,8 +96,8 @@ fn take_budget(pid: u32, stop: Stop, walk: &Walk) -> bool {
     granted
 }
 
-/// Sends a raw record with at most `most` bytes of stack. The walk's registers must have been refilled, because the walk has
-/// changed them. Returns `false` if it is lost.
+/// Sends a raw record with at most `most` bytes of stack through the buffer that was claimed, and releases that. The walk's
+/// registers must have been refilled, because the walk has changed them. Returns `false` if the record is lost.
 #[inline(always)]
 pub(crate) fn send<const SET: u32>(
     scratch: &mut Scratch,
@@ -103,8 +116,8 @@ pub(crate) fn send<const SET: u32>(
     let from = scratch.walk.registers.values[x86_64::SP];
     let user = interpreter_frames::<SET>(scratch, at + REGISTER_WORDS);
     let at = at + REGISTER_WORDS + user;
-    scratch.copy =
-        Copy { from, at, reached: 0, copied: 0, limit: limit(at, most), trampoline: 0, instance: 0 };
+    let (limit, buffer) = (limit(at, most), scratch.copy.buffer);
+    scratch.copy = Copy { from, at, buffer, limit, reached: 0, copied: 0, trampoline: 0, instance: 0 };
     drive::drive::<Pages>(scratch);
     restore_returns(scratch);
     let (Copy { at, copied, .. }, flag) = (&scratch.copy, scratch.flag);
@@ -113,13 +126,29 @@ pub(crate) fn send<const SET: u32>(
     head.kind = kind::RAW | flag;
     head.user = user;
     head.copied = (copied / 8) as u16;
-    let words = at + copied / 8;
-    let is_sent = output::send(scratch, words, true, Counter::Raw, config, counters);
-    if output::take_second(scratch) {
-        counters.add(Counter::Events, 1);
-        output::send(scratch, words, false, Counter::Raw, config, counters);
-    }
+    let is_sent = send_copied(scratch, at + copied / 8, config, counters);
+    level::release_raw(buffer);
     is_sent
+}
+
+/// Sends a record of `words` words whose stack is in its buffer. Returns `false` if it is lost.
+#[inline(always)]
+fn send_copied(scratch: &mut Scratch, words: u32, config: &Config, counters: &Counters) -> bool {
+    let Some(record) = RAW_RECORDS.get_ptr_mut(scratch.copy.buffer) else { return false };
+    let (record, words) = (record.cast::<u64>(), words & (RAW_WORDS as u32 - 1));
+    let before = (scratch.copy.at & (RECORD_WORDS as u32 - 1)) * 8;
+    // SAFETY: the buffer is claimed, and has as many words as either mask allows; a head has any bits.
+    unsafe {
+        bpf_probe_read_kernel(record.cast(), before, scratch.record.as_ptr().cast());
+        let is_sent = output::send_record(record, words, Counter::Raw, config, counters);
+        if output::take_second(scratch) {
+            *record.cast::<Head>() = *scratch.head();
+            counters.add(Counter::Events, 1);
+            output::send_record(record, words, Counter::Raw, config, counters);
+        }
+        output::wake(counters);
+        is_sent
+    }
 }
 
 /// Returns the address of the instruction at `pc`, or of the one whose copy it is.
@@ -157,7 +186,10 @@ impl Step for Returns {
         let offset = stack.wrapping_sub(scratch.copy.from);
         if offset & 7 == 0 && offset < scratch.copy.copied as u64 {
             let trampoline = scratch.copy.trampoline;
-            let word = scratch.word(scratch.copy.at + (offset / 8) as u32);
+            let Some(record) = RAW_RECORDS.get_ptr_mut(scratch.copy.buffer) else { return false };
+            let at = (scratch.copy.at + (offset / 8) as u32) as usize & (RAW_WORDS - 1);
+            // SAFETY: the buffer is claimed.
+            let word = unsafe { &mut (*record)[at] };
             // Several uretprobes of one call have an instance each, and a jump out of calls leaves theirs.
             if *word == trampoline {
                 *word = address;
@@ -214,7 +246,7 @@ impl<const SET: u32> Step for InterpreterFrames<SET> {
 #[inline(always)]
 fn limit(at: u32, most: u32) -> u32 {
     // Interpreter frames already occupy up to a quarter of it.
-    let left = (RECORD_WORDS as u32 - 1).saturating_sub(at) * 8;
+    let left = (RAW_WORDS as u32 - 1).saturating_sub(at) * 8;
     if most > left { left } else { most }
 }
 
@@ -223,6 +255,8 @@ fn limit(at: u32, most: u32) -> u32 {
 pub(crate) struct Copy {
     from: u64,
     at: u32,
+    /// Index of the buffer.
+    buffer: u32,
     /// Number of bytes that were tried.
     reached: u32,
     /// Number of bytes up to the end of the last readable page.
@@ -254,8 +288,10 @@ impl Step for Pages {
         if size == 0 {
             return false;
         }
-        let at = (scratch.copy.at + reached / 8) as usize & (RECORD_WORDS - 1);
-        let to = (&raw mut scratch.record[at]).cast();
+        let at = (scratch.copy.at + reached / 8) as usize & (RAW_WORDS - 1);
+        let Some(record) = RAW_RECORDS.get_ptr_mut(scratch.copy.buffer) else { return false };
+        // SAFETY: the buffer is claimed.
+        let to = unsafe { (&raw mut (*record)[at]).cast() };
         scratch.copy.reached = reached + size;
         // SAFETY: the record has room for a page after every masked index; a failing read does not fault, and writes zeros.
         if unsafe { bpf_probe_read_user(to, size & 0x1fff, from as *const _) } == 0 {

@@ -50,7 +50,7 @@ fn take_both<C: Context, const SET: u32>(context: &C, event: u16, first: u64, se
             take_in::<C, SET>(slot, cpu, context, event, [first, second], 0);
             level::release(slot);
         }
-        None => Counters::lose(cpu, Counter::Nested),
+        None => Counters::lose(cpu, level::loss(cpu)),
     }
 }
 
@@ -61,7 +61,7 @@ pub(crate) fn take_held<C: Context>(context: &C, event: u16, value: u64) -> Opti
     // SAFETY: the helper has no conditions.
     let cpu = unsafe { bpf_get_smp_processor_id() };
     let Some(slot) = level::claim(cpu) else {
-        Counters::lose(cpu, Counter::Nested);
+        Counters::lose(cpu, level::loss(cpu));
         return None;
     };
     let is_sent = take_in::<C, ALL>(slot, cpu, context, event, [value, 0], kind::HELD);

@@ -1,4 +1,4 @@
-//! Working memory of one CPU, and the [`Machine`] of the kernel side.
+//! Working memory of one sample, and the [`Machine`] of the kernel side.
 
 use aya_ebpf::helpers::generated::{
     bpf_get_current_pid_tgid, bpf_get_current_task, bpf_probe_read_kernel, bpf_probe_read_user,
@@ -21,23 +21,24 @@ use crate::user_registers::Saved;
 /// Bytes of stack copied at a time. A copy of this size costs little more than one of a word.
 const WINDOW: usize = 2048;
 
-/// Words of eight bytes in the record buffer; a power of two, so that an index can be masked.
-pub(crate) const RECORD_WORDS: usize = 16384;
+/// Words of eight bytes in the record buffer; a power of two, so that an index can be masked. A walked record has at most 2,184, the
+/// head of a raw one up to its stack at most 1,300.
+pub(crate) const RECORD_WORDS: usize = 4096;
 
 /// Words of eight bytes in the head of a record.
 pub(crate) const HEAD_WORDS: u32 = record::HEAD_WORDS as u32;
 
-/// Entries in a CPU's cache of reported functions; a power of two.
+/// Entries in a slot's cache of reported functions; a power of two.
 const REPORTED: usize = 1024;
 
-/// Entries in a CPU's cache of rules; a power of two.
+/// Entries in a slot's cache of rules; a power of two.
 const RULES: usize = 512;
 
 /// Bytes in a page, the unit in which the stack is copied into a raw record.
 pub(crate) const PAGE: usize = 4096;
 
-/// Buffer for a record, followed by room for one page after any masked index.
-pub(crate) type Record = [u64; RECORD_WORDS + PAGE / 8];
+/// Buffer for a walked record, and for all of a raw one but the copy of the stack.
+pub(crate) type Record = [u64; RECORD_WORDS];
 
 /// All walkers of languages.
 pub(crate) const ALL: u32 = u32::MAX;
@@ -45,7 +46,7 @@ pub(crate) const ALL: u32 = u32::MAX;
 /// The walker of lists alone, which the clock's program has from the start.
 pub(crate) const LISTS: u32 = 1 << walker::LIST;
 
-/// Working memory of one CPU. Fields that each sample uses come first, because a sample finds the CPU's caches cold.
+/// Working memory of one sample. Fields that each sample uses come first, because a sample finds the CPU's caches cold.
 ///
 /// It is a [`Machine`] that has no other walkers of languages than those in `SET`, a bit for each.
 #[repr(C, align(8))]
@@ -61,7 +62,7 @@ pub(crate) struct Scratch<const SET: u32 = ALL> {
     pub(crate) user_at: u32,
     /// Number of the [`Stop`](ebpf_programs::abi::reason::Stop).
     pub(crate) stop: u32,
-    /// Not 0 if user space is to be woken at once: the walk reached a function of a script that is not in this CPU's cache,
+    /// Not 0 if user space is to be woken at once: the walk reached a function of a script that is not in the slot's cache,
     /// or an interpreter whose path is [unknown](ebpf_programs::abi::interpreter::from::UNKNOWN).
     pub(crate) urgent: u32,
     /// Time at which a walk without frames ends.

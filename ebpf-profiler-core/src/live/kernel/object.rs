@@ -82,16 +82,13 @@ impl KernelObject {
         Ok(())
     }
 
-    /// Creates elements for all keys of a map of maps.
-    pub(in crate::live) fn fill_with_inner(&self, name: &str, entries: u32) -> Result<(), StartError> {
-        let outer = self.maps.get(name).ok_or_else(|| missing("map", name))?;
+    /// Creates the first `entries` elements of a map of maps.
+    pub(in crate::live) fn outer(&self, name: &'static str, entries: u32) -> Result<OuterMap, StartError> {
         let inner = self.object.maps.get(name).and_then(|map| map.inner());
         let inner = shape(&inner.ok_or_else(|| missing("map", name))?);
-        for key in 0..entries {
-            let element = Map::create(name, inner, None).and_then(|map| outer.set_map(key, &map));
-            element.map_err(|error| refused("create a map", error))?;
-        }
-        Ok(())
+        let mut outer = OuterMap { name, map: self.map(name)?, inner, filled: 0 };
+        outer.fill(entries).map_err(|error| refused("create a map", error))?;
+        Ok(outer)
     }
 
     /// Returns a map.
@@ -127,6 +124,27 @@ impl KernelObject {
             Some(libc::E2BIG) => StartError::Rejected { log: TOO_LARGE.to_owned(), error },
             _ => StartError::Rejected { log: log(&code), error },
         })
+    }
+}
+
+/// A map of maps whose elements are created as they are needed.
+pub(in crate::live) struct OuterMap {
+    name: &'static str,
+    map: Map,
+    inner: Shape,
+    /// Number of elements, which have the lowest keys.
+    filled: u32,
+}
+
+impl OuterMap {
+    /// Creates the elements of all keys below `entries`.
+    pub(in crate::live) fn fill(&mut self, entries: u32) -> io::Result<()> {
+        while self.filled < entries {
+            let element = Map::create(self.name, self.inner, None)?;
+            self.map.set_map(self.filled, &element)?;
+            self.filled += 1;
+        }
+        Ok(())
     }
 }
 

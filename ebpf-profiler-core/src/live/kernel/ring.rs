@@ -19,8 +19,11 @@
 #![expect(unsafe_code, reason = "memory that the kernel shares")]
 
 use std::io;
+use std::mem::offset_of;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+use ebpf_programs::abi::config::Wake;
 
 use super::bpf::Map;
 use super::mmap::Mmap;
@@ -80,6 +83,40 @@ impl Ring {
                 written = self.theirs.written();
             }
         }
+    }
+}
+
+/// Our side of the state of [wake-ups](Wake).
+#[derive(Debug)]
+pub(in crate::live) struct Drains {
+    memory: Mmap,
+    count: u64,
+}
+
+impl Drains {
+    /// Returns our side of a map.
+    ///
+    /// # Errors
+    ///
+    /// Fails if it cannot be mapped into memory.
+    pub(in crate::live) fn new(map: BorrowedFd<'_>) -> io::Result<Drains> {
+        let mut drains = Drains { memory: Mmap::new(map, 0, PAGE, true)?, count: 0 };
+        // From the start on a record may request a wake-up.
+        drains.begin();
+        Ok(drains)
+    }
+
+    /// Announces that all records are read that are there now: later ones request a wake-up.
+    pub(in crate::live) fn begin(&mut self) {
+        self.count += 1;
+        self.memory.word(offset_of!(Wake, drains)).store(self.count, Ordering::Relaxed);
+        // No record is read before this.
+        fence(Ordering::SeqCst);
+    }
+
+    /// Returns `true` if a wake-up was requested since all records began to be read: some records may have come too late for it.
+    pub(in crate::live) fn is_requested(&self) -> bool {
+        self.memory.word(offset_of!(Wake, woken)).load(Ordering::Acquire) == self.count
     }
 }
 
@@ -169,6 +206,23 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn one_wake_up_is_requested_for_each_time_that_records_are_read() {
+        let file = memory_file(PAGE);
+        let kernel = Mmap::new(file.as_fd(), 0, PAGE, true).unwrap();
+        let [drains, woken] = [offset_of!(Wake, drains), offset_of!(Wake, woken)].map(|at| kernel.word(at));
+        // As the kernel side does for an urgent record.
+        let wakes =
+            || woken.swap(drains.load(Ordering::SeqCst), Ordering::SeqCst) != drains.load(Ordering::SeqCst);
+        let mut ours = Drains::new(file.as_fd()).unwrap();
+        assert!(!ours.is_requested() && wakes(), "the first record");
+        assert!(!wakes() && ours.is_requested(), "the second, which waits for the same wake-up");
+        ours.begin();
+        assert!(!ours.is_requested(), "both are read now");
+        // One that comes while others are read, and may be behind the one that is read: they are read once more.
+        assert!(wakes() && ours.is_requested());
     }
 
     #[test]

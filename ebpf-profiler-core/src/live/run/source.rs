@@ -154,6 +154,7 @@ impl LiveSource {
         if !wait_before_read.is_zero() {
             std::thread::sleep(wait_before_read);
         }
+        let wait = if self.kernel.drains.is_requested() { Duration::ZERO } else { wait };
         let mut fds = vec![self.kernel.ring.as_raw_fd(), self.wake.as_raw_fd()];
         fds.extend(self.cpus.iter().map(|cpu| cpu.sideband.fd().as_raw_fd()));
         let mut ready = perf::poll(&fds, wait)?;
@@ -185,6 +186,7 @@ impl Source for LiveSource {
         }
         batch.append(&mut self.later);
         let now = clock::monotonic();
+        self.kernel.drains.begin();
         // Samples first: the life events that a sample depends on are older, so they are in the other buffers by then.
         self.kernel.cpu_buffers.drain(|record| batch.push_tick(record));
         self.kernel.ring.drain(|record| batch.push_tick(record));

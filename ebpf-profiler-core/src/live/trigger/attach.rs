@@ -17,7 +17,7 @@ use super::{Event, Trigger, off_cpu};
 use crate::live::error::StartError;
 use crate::live::kernel::bpf::{self, Map};
 use crate::live::kernel::feature::KernelFeature;
-use crate::live::kernel::object::KernelObject;
+use crate::live::kernel::object::{KernelObject, OuterMap};
 use crate::live::kernel::perf;
 use crate::live::machine::clock;
 use crate::live::machine::cpus;
@@ -37,6 +37,8 @@ pub(in super::super) struct Attached {
     /// Links and events of counters, by CPU. A CPU has them as soon as it is followed.
     counters: Vec<(u32, Vec<OwnedFd>)>,
     is_attached: bool,
+    /// Rings by which off-CPU time requests interrupts, by CPU.
+    kicks: Option<OuterMap>,
 }
 
 /// The point of a trigger in the running kernel.
@@ -127,11 +129,14 @@ impl Edge {
 }
 
 impl Attached {
-    /// Loads the programs of `triggers`, whose index is the number of their kind of samples.
+    /// Loads the programs of `triggers`, whose index is the number of their kind of samples, for the first `cpus` CPUs.
     pub(in super::super) fn load(
         object: &mut KernelObject,
         triggers: &[Trigger],
+        cpus: u32,
     ) -> Result<Attached, StartError> {
+        let has_kicks = triggers.iter().any(Trigger::is_off_cpu);
+        let kicks = has_kicks.then(|| object.outer("KICKS", cpus)).transpose()?;
         let mut points = Vec::new();
         for (event, trigger) in Trigger::numbered(triggers).filter(|(_, trigger)| !trigger.is_cpu()) {
             let point = point(object, trigger, event).map_err(|error| failed(trigger, error))?;
@@ -140,7 +145,7 @@ impl Attached {
         let has_cookies = !KernelFeature::LinkCookies.is_missing();
         let programs = programs(object, triggers, &points, has_cookies)?;
         let (links, counters) = (Vec::new(), Vec::new());
-        Ok(Attached { programs, has_cookies, triggers: points, links, counters, is_attached: false })
+        Ok(Attached { programs, has_cookies, triggers: points, links, counters, is_attached: false, kicks })
     }
 
     /// Attaches all programs. Counters count on the CPUs of the filter alone.
@@ -169,9 +174,12 @@ impl Attached {
         Ok(())
     }
 
-    /// Attaches the programs of counters on a CPU that came online.
+    /// Attaches the programs of counters on a CPU that came online, and lets it request interrupts.
     pub(in super::super) fn follow_cpu(&mut self, cpu: u32, filter: &KernelFilter) -> io::Result<()> {
         self.leave_cpu(cpu);
+        if let Some(kicks) = &mut self.kicks {
+            kicks.fill(cpu + 1)?;
+        }
         if self.is_attached && filter.has_cpu(cpu) {
             let counters = self.counters_of(cpu).map_err(|error| io::Error::other(error.to_string()))?;
             self.counters.push((cpu, counters));

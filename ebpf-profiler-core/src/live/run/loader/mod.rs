@@ -21,7 +21,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use ebpf_programs::abi;
-use ebpf_programs::abi::config::{Config, MAX_LEVELS, RING_PER_COPY};
+use ebpf_programs::abi::config::{Config, RING_PER_COPY};
 use ebpf_programs::abi::uretprobe::UretprobeOffsets;
 use object::read::elf::ElfFile64;
 use object::{LittleEndian, Object as _, ObjectSection as _};
@@ -31,6 +31,7 @@ pub(super) use sizes::{Machine, Scaled};
 pub(super) use walks::Walks;
 
 use older::Older;
+use sizes::Slots;
 
 use crate::live::error::StartError;
 use crate::live::kernel::bpf::{self, Map};
@@ -38,7 +39,7 @@ use crate::live::kernel::cpu_buffers::CpuBuffers;
 use crate::live::kernel::feature::KernelFeature;
 use crate::live::kernel::memlock;
 use crate::live::kernel::object::KernelObject;
-use crate::live::kernel::ring::Ring;
+use crate::live::kernel::ring::{Drains, Ring};
 use crate::live::kernel::settings::Settings;
 use crate::live::kernel::tables::KernelTables;
 use crate::live::kernel::types::{KernelTypes, VMLINUX};
@@ -84,6 +85,8 @@ pub(super) struct Kernel {
     pub(super) cpu_buffers: CpuBuffers,
     /// The long way up.
     pub(super) ring: Ring,
+    /// Wake-ups.
+    pub(super) drains: Drains,
     /// Counters of all CPUs.
     pub(super) counters: Counters,
     /// Periods and costs of kinds of samples; `None` without a budget.
@@ -109,14 +112,11 @@ pub(super) fn load(
     let older = Older::of_this_kernel();
     check_object(older::object(older.as_ref()))?;
     memlock::raise();
-    let sizes = Sizes::new(triggers, scaled)?;
+    let sizes = Sizes::new(triggers, scaled, older.is_some())?;
     let ring = scaled.ring;
     let mut object = open(older.as_ref(), walkers, triggers, has_budget, &sizes)?;
-    let Sizes { cpus, buffers, slots, .. } = sizes;
-    if triggers.iter().any(Trigger::is_off_cpu) {
-        object.fill_with_inner("KICKS", cpus)?;
-    }
-    let attached = Attached::load(&mut object, triggers)?;
+    let Sizes { cpus, slots, .. } = sizes;
+    let attached = Attached::load(&mut object, triggers, slots.cpus)?;
     let programs = TRACEPOINTS.map(|(name, tracepoint)| Ok((object.program(name)?, tracepoint)));
     let programs = programs.into_iter().collect::<Result<Vec<_>, StartError>>()?;
     let settings = configure(object.map("CONFIG")?, ring, exclude, walk_time)?;
@@ -128,9 +128,10 @@ pub(super) fn load(
     let wanted = Wanted { map: object.map("WANTED")?, pids: Pids::All };
     let filter = filter::Maps { filter: object.map("FILTER")?, cgroups: object.map("CGROUPS")? };
     let ring = Ring::new(object.map("RING")?).map_err(map_ring)?;
+    let drains = Drains::new(object.map("WAKE")?.as_fd()).map_err(map_ring)?;
     let map = object.map("CPU_BUFFERS")?;
-    let cpu_buffers = CpuBuffers::new(map.as_fd(), buffers).map_err(map_buffers)?;
-    let counters = Counters::new(&object.map("COUNTERS")?, slots)?;
+    let cpu_buffers = CpuBuffers::new(map.as_fd(), slots.cpus).map_err(map_buffers)?;
+    let counters = Counters::new(&object.map("COUNTERS")?, slots.rows(cpus))?;
     set_periods(&object.map("PERIODS")?, triggers)?;
     let held =
         triggers.iter().any(|trigger| trigger.max_held() > 0).then(|| object.map("HELD")).transpose()?;
@@ -144,7 +145,18 @@ pub(super) fn load(
     Ok(Loaded {
         own,
         held,
-        kernel: Kernel { walks, attached, wanted, filter, _links, cpu_buffers, ring, counters, kind_costs },
+        kernel: Kernel {
+            walks,
+            attached,
+            wanted,
+            filter,
+            _links,
+            cpu_buffers,
+            ring,
+            drains,
+            counters,
+            kind_costs,
+        },
         tables,
     })
 }
@@ -153,23 +165,21 @@ pub(super) fn load(
 struct Sizes {
     /// Possible CPUs.
     cpus: u32,
-    /// Per-CPU buffers. A CPU that comes online later uses the ring only.
-    buffers: u32,
-    /// Levels of per-CPU state: events of other triggers than the clock interrupt one another.
-    levels: u32,
-    /// Per-CPU states of all levels.
-    slots: u32,
+    /// `true` if events can interrupt one another: those of other triggers than the clock.
+    is_nested: bool,
+    /// Working memory. There are as many per-CPU buffers as CPUs that have some: one that comes online later uses the ring only.
+    slots: Slots,
     /// Those that depend on the machine alone.
     scaled: Scaled,
 }
 
 impl Sizes {
-    fn new(triggers: &[Trigger], scaled: Scaled) -> Result<Sizes, StartError> {
+    fn new(triggers: &[Trigger], scaled: Scaled, is_older: bool) -> Result<Sizes, StartError> {
         let no_cpus = |error| StartError::system("list the CPUs", &[], error);
         let cpus = cpus::possible().map_err(no_cpus)?;
-        let buffers = cpus::online().map_err(no_cpus)?.into_iter().max().map_or(1, |highest| highest + 1);
-        let levels = if triggers.iter().all(Trigger::is_cpu) { 1 } else { MAX_LEVELS };
-        Ok(Sizes { cpus, buffers, levels, slots: cpus * levels, scaled })
+        let online = cpus::online().map_err(no_cpus)?.into_iter().max().map_or(1, |highest| highest + 1);
+        let is_nested = !triggers.iter().all(Trigger::is_cpu);
+        Ok(Sizes { cpus, is_nested, slots: Slots::new(online, cpus, is_nested, is_older), scaled })
     }
 }
 
@@ -179,15 +189,16 @@ fn open(
     walkers: u32,
     triggers: &[Trigger],
     has_budget: bool,
-    &Sizes { cpus, buffers, levels, slots, scaled }: &Sizes,
+    &Sizes { cpus, is_nested, slots, scaled }: &Sizes,
 ) -> Result<KernelObject, StartError> {
     let own = Trigger::numbered(triggers)
         .fold(0u64, |kinds, (kind, it)| kinds | u64::from(it.is_own()) << (kind & 63));
     let mut entries = vec![
-        ("SCRATCH", slots),
-        ("CLAIMS", cpus),
-        ("COUNTERS", slots),
-        ("CPU_BUFFERS", buffers),
+        ("SCRATCH", slots.count()),
+        ("RAW_RECORDS", slots.raw),
+        ("CLAIMS", slots.claims(cpus)),
+        ("COUNTERS", slots.rows(cpus)),
+        ("CPU_BUFFERS", slots.cpus),
         ("RING", scaled.ring),
         ("PROCESSES", scaled.processes),
         ("WANTED", sizes::with_spare(scaled.processes, cpus)),
@@ -206,9 +217,12 @@ fn open(
     programs.extend(triggers.iter().flat_map(Trigger::programs_of_functions));
     programs.extend(triggers.iter().flat_map(Trigger::walks).map(|walk| walk.program));
     let has_periods = has_budget || triggers.iter().any(|trigger| trigger.period() > 0);
-    let constants: [(&str, &[u8]); 5] = [
+    let constants: [(&str, &[u8]); 8] = [
         (WALKERS, &walkers.to_ne_bytes()),
-        ("LEVELS", &levels.to_ne_bytes()),
+        ("NESTED", &u32::from(is_nested).to_ne_bytes()),
+        ("CPUS", &slots.cpus.to_ne_bytes()),
+        ("SHARED", &slots.shared.to_ne_bytes()),
+        ("RAW_BUFFERS", &slots.raw.to_ne_bytes()),
         ("OWN_KINDS", &own.to_ne_bytes()),
         ("IS_GOVERNED", &u32::from(has_budget).to_ne_bytes()),
         ("HAS_PERIODS", &u32::from(has_periods).to_ne_bytes()),

@@ -6,11 +6,17 @@
 //! | processes that are selected, and their descendants | 16,384 | the same, and 128 for each possible CPU | |
 //! | memory in use: calls of the allocator that have not returned | 16,384 | 128 for each possible CPU | |
 //! | spans | 65,536 | 128 for each possible CPU | |
+//! | working memory of samples, 61 KiB each | 1 | 1 for each CPU | |
+//! | the same, for events that interrupt one another | 4 | 3 for each CPU | 128 |
+//! | buffers for raw records, 136 KiB each | 1 | 1 for each CPU | 32 |
 //! | ring buffer | 4 MiB | 64 KiB for each CPU | 32 MiB |
 //! | processes of [`Limits`] | 32,768 | twice those that the kernel side knows | 131,072 |
 //! | executable mappings of [`Limits`] | 262,144 | 16 for each process that the kernel side knows | 1,048,576 |
 //!
-//! Numbers of processes and bytes of the ring are rounded up to a power of two. With a [`Budget`](crate::live::Budget) of memory, the
+//! CPUs are those with a number up to the highest one that is online at the start. All numbers but that of the working memory of CPUs
+//! are rounded up to a power of two. Before Linux 5.17 no CPU can share memory with another, so each has two of the first and one of the
+//! last.
+//! With a [`Budget`](crate::live::Budget) of memory, the
 //! machine's memory does not count, and the limits are the usual ones, reduced to what fits.
 
 use std::fs;
@@ -66,6 +72,52 @@ impl Scaled {
     }
 }
 
+/// Numbers of slots of working memory, and of buffers for raw records. The kernel side's module `level` shares them out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Slots {
+    /// CPUs that have a slot of their own.
+    pub(super) cpus: u32,
+    /// Slots for all CPUs, a power of two.
+    pub(super) shared: u32,
+    /// Buffers for raw records, a power of two.
+    pub(super) raw: u32,
+}
+
+impl Slots {
+    /// Returns the numbers for the first `cpus` of `possible` CPUs, with one trigger or several, and for a kernel side that shares
+    /// nothing between CPUs if `is_older`.
+    pub(super) fn new(cpus: u32, possible: u32, is_nested: bool, is_older: bool) -> Slots {
+        let of_cpus = cpus.next_power_of_two();
+        if is_older {
+            return Slots { cpus, shared: if is_nested { of_cpus } else { 1 }, raw: of_cpus };
+        }
+        let least = if is_nested || possible > cpus { 4 } else { 1 };
+        let wanted = if is_nested { cpus.saturating_mul(3).min(MAX_SHARED).next_power_of_two() } else { 1 };
+        Slots { cpus, shared: wanted.max(least), raw: of_cpus.clamp(least, MAX_RAW) }
+    }
+
+    /// Returns the number of slots.
+    pub(super) fn count(self) -> u32 {
+        self.cpus + self.shared
+    }
+
+    /// Returns the number of rows of counters: one per slot, and one per possible CPU.
+    pub(super) fn rows(self, possible: u32) -> u32 {
+        self.count() + possible
+    }
+
+    /// Returns the number of entries that hold all flags.
+    pub(super) fn claims(self, possible: u32) -> u32 {
+        self.count().max(self.raw).max(possible)
+    }
+}
+
+/// Maximum number of slots for all CPUs: as many events at once interrupt others, or have been preempted.
+const MAX_SHARED: u32 = 128;
+
+/// Maximum number of buffers for raw records. One is in use for some 10 µs.
+const MAX_RAW: u32 = 32;
+
 /// Returns the number of entries of a map that drops the least recently used ones, for `entries` in use: the kernel keeps up to 128
 /// free ones on each possible CPU.
 pub(super) fn with_spare(entries: u32, possible: u32) -> u32 {
@@ -108,6 +160,28 @@ mod tests {
             assert!(limits.regions >= sizes.processes as usize * 16 && limits.regions <= 1 << 20);
         }
         assert_eq!(Machine { cpus: 2, memory: GIB }.sizes().limits(), Limits::default());
+    }
+
+    #[test]
+    fn working_memory_grows_with_the_cpus_that_are_online() {
+        let slots = |cpus, possible, is_nested, is_older| {
+            let Slots { cpus, shared, raw } = Slots::new(cpus, possible, is_nested, is_older);
+            [cpus, shared, raw]
+        };
+        assert_eq!([slots(1, 1, false, false), slots(2, 2, false, false)], [[1, 1, 1], [2, 1, 2]]);
+        // A CPU that comes online later finds some.
+        assert_eq!(slots(2, 512, false, false), [2, 4, 4]);
+        assert_eq!([slots(1, 1, true, false), slots(4, 512, true, false)], [[1, 4, 4], [4, 16, 4]]);
+        assert_eq!(
+            [slots(256, 256, false, false), slots(256, 512, true, false)],
+            [[256, 1, 32], [256, 128, 32]]
+        );
+        assert_eq!([slots(12, 12, false, true), slots(12, 512, true, true)], [[12, 1, 16], [12, 16, 16]]);
+        let slots = Slots::new(4, 512, true, false);
+        assert_eq!((slots.count(), slots.rows(512), slots.claims(512), slots.claims(4)), (20, 532, 512, 20));
+        // As much as the kernel side takes at most for 256 CPUs.
+        let slots = Slots::new(256, 512, true, false);
+        assert!(slots.count() * 62 + slots.raw * 136 <= 32 << 10);
     }
 
     #[test]
