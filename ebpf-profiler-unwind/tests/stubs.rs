@@ -36,11 +36,11 @@ fn of_musl_on_x86_64() {
     // before.
     let entries = [entry, entry + 21, entry + 22].map(|address| rule(&table, address));
     assert_eq!(entries, ["outermost frame", "outermost frame", "none"]);
-    for address in [signal_return - 1, signal_return, signal_return + 8] {
+    for address in [signal_return - 1, signal_return, signal_return + 8, signal_return + 9] {
         assert_eq!(rule(&table, address), "all registers in the signal frame at rsp");
     }
     assert_eq!(rule(&table, signal_return - 2), "none");
-    assert_eq!(rule(&table, signal_return + 9), "none");
+    assert_eq!(rule(&table, signal_return + 10), "none");
 }
 
 /// In a linked program it stands between functions that are described: the room is small, but the
@@ -61,10 +61,10 @@ fn of_musl_on_arm64() {
     let entries = [entry, entry + 12, entry + 16].map(|address| rule(&table, address));
     assert_eq!(entries, ["outermost frame", "outermost frame", "none"]);
     let signal_return = entry + 29 * 4;
-    for address in [signal_return - 1, signal_return, signal_return + 4] {
+    for address in [signal_return - 1, signal_return, signal_return + 4, signal_return + 8] {
         assert_eq!(rule(&table, address), "all registers in the signal frame at sp + 128");
     }
-    assert_eq!(rule(&table, signal_return + 8), "none");
+    assert_eq!(rule(&table, signal_return + 9), "none");
 }
 
 #[test]

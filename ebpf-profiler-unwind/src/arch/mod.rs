@@ -172,6 +172,9 @@ impl Registers {
         if state.ra == Place::At(-8) {
             return Some((kinds | (u32::from(ra::BELOW) | signed) << 16, offset, aux));
         }
+        if is_resolver(kinds, state) && self.link.is_some() {
+            return Some((kinds | (u32::from(ra::BELOW) | signed) << 16, offset.checked_add(16)?, aux));
+        }
         let (kind, ra_aux) = match (state.ra, self.link) {
             (Place::At(offset), _) => (ra::SAVED, i32::try_from(offset).ok()?),
             (Place::Register(register), _) if register < self.count => (ra::REGISTER, register.into()),
@@ -207,6 +210,13 @@ impl Registers {
             _ => None,
         }
     }
+}
+
+/// Returns `true` for the row of glibc's `_dl_runtime_resolve` on arm64. It has the return address above the canonical frame address:
+/// it takes the 16 bytes that the linkage table pushed for the caller's.
+#[inline]
+fn is_resolver(kinds: u32, state: &State<'_>) -> bool {
+    state.ra == Place::At(8) && kinds as u8 == cfa::REGISTER && matches!(state.fp, Place::Unset | Place::Same)
 }
 
 /// Converts an offset from the canonical frame address to a number of words below the return address.

@@ -236,7 +236,7 @@ impl<'a> Stubs<'a> {
                 let range = at + (from + found.start) as u64..at + (from + found.end) as u64;
                 stubs.push(match kind {
                     Kind::ThreadEnd => Stub { range, rule: Packed::END },
-                    Kind::SignalReturn => signal_return(recognizer, range, gap.start),
+                    Kind::SignalReturn => signal_return(recognizer, range, gap),
                 });
                 from += found.end;
             }
@@ -251,10 +251,11 @@ impl<'a> Stubs<'a> {
     }
 }
 
-/// Extends the range by the byte before it: a handler returns to the first instruction, and callers are looked up there.
-fn signal_return(recognizer: &Recognizer, range: Range<u64>, least: u64) -> Stub {
-    let before = u64::from(range.start > least);
-    Stub { range: range.start - before..range.end, rule: Packed::of(&recognizer.context) }
+/// Extends the range by the byte before it: a handler returns to the first instruction, and callers are looked up there. And by the one
+/// behind it, where a thread is while it executes the system call.
+fn signal_return(recognizer: &Recognizer, range: Range<u64>, gap: &Range<u64>) -> Stub {
+    let (before, behind) = (u64::from(range.start > gap.start), u64::from(range.end < gap.end));
+    Stub { range: range.start - before..range.end + behind, rule: Packed::of(&recognizer.context) }
 }
 
 /// Sorts stubs by address. Of overlapping ones the first is used.

@@ -235,6 +235,7 @@ impl Judge {
             Said::Nothing => Equality::Unsaid,
             _ if ours == theirs => Equality::Equal,
             _ if self.compare.is_go && without_fp(ours) == without_fp(theirs) => Equality::Equal,
+            _ if self.arch == Arch::Aarch64 && has_pushed(ours, theirs) => Equality::Equal,
             _ if ours == as_far_as_said => Equality::Unsaid,
             _ => Equality::Unequal,
         }
@@ -245,6 +246,17 @@ impl Judge {
         if self.verdict.examples.len() < 20 {
             self.verdict.examples.push(format!("{pc:#x}: {what}"));
         }
+    }
+}
+
+/// Returns `true` if we add to the frame what the linkage table of arm64 pushed, which glibc's description of `_dl_runtime_resolve`
+/// leaves to the caller's frame.
+fn has_pushed(ours: Said, theirs: Said) -> bool {
+    match (ours, theirs) {
+        (Said::Frame(ours), Said::Frame(theirs)) => {
+            ours == Frame { cfa: theirs.cfa.wrapping_add(16), ..theirs }
+        }
+        _ => false,
     }
 }
 
