@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use ebpf_programs::abi::record::frame::{ADDRESS, CHECK, DETAIL, INTERPRETED, NAMED_BY_CALLER};
 use hashbrown::HashMap;
 
 use super::{Function, Reason};
-use crate::trace::ScriptId;
+use crate::trace::{FrameWord, ScriptId};
 
 /// A function of a script, interned by content: processes that run the same program share it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -69,18 +68,16 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
-    /// Returns the caller of the frame with the word `detail`, if its name depends on it. `behind`
-    /// are the words that follow.
-    pub(crate) fn of(detail: u64, behind: &[u64]) -> Option<Caller> {
-        match *behind {
-            [word, next, ..]
-                if detail & NAMED_BY_CALLER != 0 && word & INTERPRETED != 0 && next & DETAIL != 0 =>
-            {
-                let check = (next >> 32 & CHECK) as u32;
-                Some(Caller { address: word & ADDRESS, check, position: next as u32 })
-            }
-            _ => None,
-        }
+    /// Returns the caller of the frame with the word `detail`, if its name depends on it. `following`
+    /// are the words after it.
+    pub(crate) fn of(detail: FrameWord, following: &[u64]) -> Option<Caller> {
+        let &[word, next, ..] = following else { return None };
+        let (word, next) = (FrameWord(word), FrameWord(next));
+        (detail.is_named_by_caller() && word.is_call() && next.is_detail()).then(|| Caller {
+            address: word.address(),
+            check: next.check(),
+            position: next.position(),
+        })
     }
 
     /// Returns the hash of the caller and its position: 24 bits, not 0.

@@ -7,11 +7,9 @@
 
 use hashbrown::HashMap;
 
-use ebpf_programs::abi::record::frame;
-
 use super::Pipeline;
 use crate::sample::{Body, TickRecord};
-use crate::trace::Stop;
+use crate::trace::{FrameWord, Stop};
 
 /// Time that is left for samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +60,7 @@ impl Pipeline {
     pub(super) fn late(&mut self, tick: &TickRecord<'_>) {
         let leaf = match &tick.body {
             Body::Walked { leaf, .. } => leaf.first().copied(),
-            Body::Raw { registers, .. } => Some(registers.pc | frame::EXACT),
+            Body::Raw { registers, .. } => Some(FrameWord::leaf(registers.pc).0),
             Body::End { .. } => return self.tick(tick),
         };
         self.now = self.now.max(tick.time);
@@ -76,7 +74,7 @@ impl Pipeline {
             return self.add(tick, Stop::NoUserStack, None);
         }
         self.stats.late += 1;
-        let leaf = leaf.filter(|word| word & (frame::INTERPRETED | frame::DETAIL) == 0);
+        let leaf = leaf.filter(|word| FrameWord(*word).is_native());
         self.registry.frames_of_files(tick.pid, leaf.as_slice(), &mut self.frames);
         self.add(tick, Stop::Late, None);
     }

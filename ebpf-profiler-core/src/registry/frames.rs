@@ -2,12 +2,10 @@
 
 use std::ops::Range;
 
-use ebpf_programs::abi::record::frame;
-
 use super::Registry;
 use super::modules::Modules;
 use crate::process::{Mapped, Regions};
-use crate::trace::{Found, Frame};
+use crate::trace::{Frame, FrameWord};
 
 impl Registry {
     /// Appends the frames for the [words](ebpf_programs::abi::record) of a walker, by the current
@@ -16,7 +14,7 @@ impl Registry {
         let Some(entry) = self.processes.get(pid) else {
             let none = Regions::default();
             let mut last = LastRegion::default();
-            let frame = |&walked| frame_of(walked, &none, &mut self.modules, &mut last);
+            let frame = |&word| frame_of(FrameWord(word), &none, &mut self.modules, &mut last);
             return frames.extend(walked.iter().map(frame));
         };
         let regions = entry.regions.clone();
@@ -27,17 +25,18 @@ impl Registry {
         let mut callee = None;
         let unnamed = self.namer.interpreters.unnamed;
         while let Some(&word) = words.next() {
-            if word & frame::INTERPRETED != 0 {
+            let word = FrameWord(word);
+            if word.is_call() {
                 callee = None;
-                if let [detail, following @ ..] = words.as_slice()
-                    && detail & frame::DETAIL != 0
+                if let &[detail, ref following @ ..] = words.as_slice()
+                    && FrameWord(detail).is_detail()
                 {
-                    self.append_call(pid, (word, *detail), following, now, frames);
+                    self.append_call(pid, (word, FrameWord(detail)), following, now, frames);
                 }
-            } else if word & frame::DETAIL == 0 {
+            } else if word.is_native() {
                 // The kernel entered a signal handler, which returns to a trampoline.
-                let is_called = words.as_slice().first().is_none_or(|caller| caller & frame::EXACT == 0);
-                let word = if is_called { word } else { word | frame::EXACT };
+                let is_called = words.as_slice().first().is_none_or(|&caller| !FrameWord(caller).is_exact());
+                let word = if is_called { word } else { word.exact() };
                 let mut next = match frame_of(word, &regions, &mut self.modules, &mut last) {
                     Frame::Anonymous { address, found } => {
                         anonymous = true;
@@ -46,7 +45,7 @@ impl Registry {
                     frame => frame,
                 };
                 match callee {
-                    Some((module, _)) if word & frame::GUESSED != 0 => self.count_guess(module),
+                    Some((module, _)) if word.is_guessed() => self.count_guess(module),
                     _ => self.mark_derived(&mut next, callee),
                 }
                 callee = match next {
@@ -54,7 +53,7 @@ impl Registry {
                     _ => None,
                 };
                 frames.push(next);
-                bare |= word & frame::LOOP != 0;
+                bare |= word.is_loop();
             }
         }
         self.namer.interpreters.bare_loops += u64::from(bare);
@@ -72,7 +71,7 @@ impl Registry {
         let none = Regions::default();
         let regions = processes.get(pid).map_or(&none, |entry| &entry.regions);
         let mut last = LastRegion::default();
-        frames.extend(walked.iter().map(|&walked| frame_of(walked, regions, modules, &mut last)));
+        frames.extend(walked.iter().map(|&word| frame_of(FrameWord(word), regions, modules, &mut last)));
     }
 }
 
@@ -84,14 +83,9 @@ struct LastRegion {
     file: Option<Mapped>,
 }
 
-/// Returns the frame for one address with [flags](ebpf_programs::abi::record::frame).
-fn frame_of(walked: u64, regions: &Regions, modules: &mut Modules, last: &mut LastRegion) -> Frame {
-    let found = match walked {
-        walked if walked & frame::GUESSED != 0 => Found::Guessed,
-        walked if walked & frame::EXACT != 0 => Found::Uncalled,
-        _ => Found::Exactly,
-    };
-    let address = walked & frame::ADDRESS;
+/// Returns the native frame of a word.
+fn frame_of(word: FrameWord, regions: &Regions, modules: &mut Modules, last: &mut LastRegion) -> Frame {
+    let (address, found) = (word.address(), word.found());
     if !last.addresses.contains(&address) {
         *last = region_at(address, regions, modules);
     }

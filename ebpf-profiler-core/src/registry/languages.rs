@@ -6,7 +6,7 @@ use super::Registry;
 use super::processes::Entry;
 use crate::language::{Caller, Context, Interpreters, Language, Script};
 use crate::process::Region;
-use crate::trace::{Found, Frame, ScriptId};
+use crate::trace::{Found, Frame, FrameWord, ScriptId};
 
 impl Registry {
     /// Adds languages, whose runtimes are searched for in every file that is opened later.
@@ -58,14 +58,14 @@ impl Registry {
     pub(super) fn append_call(
         &mut self,
         pid: u32,
-        (call, detail): (u64, u64),
+        (call, detail): (FrameWord, FrameWord),
         following: &[u64],
         now: u64,
         frames: &mut Vec<Frame>,
     ) {
         let Some((interpreters, mut context)) = self.interpreters_of(pid, now) else { return };
         let caller = Caller::of(detail, following);
-        let foreign = interpreters.frames(call, detail, caller, &mut context, frames);
+        let foreign = interpreters.frames((call, detail), caller, &mut context, frames);
         // A perf map may name what the runtime doesn't know.
         if let Some(address) = foreign
             && let Some(Frame::Script { found, .. }) = frames.last().copied()

@@ -14,7 +14,6 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use ebpf_programs::abi::mapping::{Process, filter};
-use ebpf_programs::abi::record::frame;
 use hashbrown::HashMap;
 
 use super::Registry;
@@ -24,7 +23,7 @@ use super::processes::{Entry, Processes};
 use crate::language::{SampleId, Unreadable};
 use crate::process::{Mapped, ModuleId};
 use crate::sample::{Body, TickRecord};
-use crate::trace::Stop;
+use crate::trace::{FrameWord, Stop};
 
 impl Registry {
     /// Publishes the current mappings of a process. Called for every raw sample.
@@ -261,9 +260,9 @@ impl Entry {
 /// Returns `true` if a native frame lies in `addresses`, or may do so because it was dropped.
 fn touches(body: &Body<'_>, addresses: Range<u64>) -> bool {
     let Body::Walked { leaf, root, omitted } = body else { return false };
-    let is_native = |word: &&u64| **word & (frame::INTERPRETED | frame::DETAIL) == 0;
-    let mut frames = leaf.iter().chain(root[0]).chain(root[1]).filter(is_native);
-    *omitted > 0 || frames.any(|word| addresses.contains(&(word & frame::ADDRESS)))
+    let words = leaf.iter().chain(root[0]).chain(root[1]).map(|&word| FrameWord(word));
+    let mut frames = words.filter(|word| word.is_native());
+    *omitted > 0 || frames.any(|word| addresses.contains(&word.address()))
 }
 
 /// Returns the time from which on a process may be published again, by the number of its mappings, and of the files that

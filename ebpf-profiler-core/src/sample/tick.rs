@@ -1,8 +1,10 @@
 //! One record of the ring.
 
 use ebpf_programs::abi::reason::Stop;
-use ebpf_programs::abi::record::{End, HEAD_WORDS, Head, LEAF_WORDS, MAX_WORDS, frame, kind};
+use ebpf_programs::abi::record::{End, HEAD_WORDS, Head, LEAF_WORDS, MAX_WORDS, kind};
 use ebpf_programs::abi::registers::{self, Registers};
+
+use crate::trace::FrameWord;
 
 /// Words of eight bytes in the registers.
 const REGISTER_WORDS: usize = size_of::<Registers>() / 8;
@@ -135,7 +137,7 @@ pub(crate) fn without_stack(words: &[u64]) -> Option<Vec<u64>> {
     };
     let mut words = encode_head(&reduced).to_vec();
     words.extend(kernel);
-    words.push(pc & frame::ADDRESS | frame::EXACT);
+    words.push(FrameWord::leaf(*pc).0);
     Some(words)
 }
 
@@ -213,7 +215,7 @@ fn walked<'a>(head: &Head, rest: &'a [u64]) -> Result<Body<'a>, Malformed> {
     let turn = (MAX_WORDS + head.omitted as usize) % (MAX_WORDS - LEAF_WORDS);
     let (newer, older) = round.split_at_checked(turn).ok_or(Malformed)?;
     // The second word of a call may be all that is left of it, or the first.
-    let kept = frames.iter().filter(|&word| word & frame::DETAIL == 0).count() as u32;
+    let kept = frames.iter().filter(|&&word| !FrameWord(word).is_detail()).count() as u32;
     Ok(Body::Walked { leaf, root: [older, newer], omitted: head.taken.saturating_sub(kept).max(1) })
 }
 

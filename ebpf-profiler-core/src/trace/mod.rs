@@ -6,11 +6,14 @@ mod frame;
 
 mod walker;
 
+mod word;
+
 pub use ebpf_programs::abi::reason::Stop;
 pub use frame::{Found, Frame, ScriptId};
 pub use walker::Stack;
 #[doc(hidden)]
 pub use walker::Walker;
+pub(crate) use word::FrameWord;
 
 /// One stack, leaf first: kernel frames, then user frames.
 ///

@@ -3,12 +3,13 @@
 use ebpf_programs::abi::interpreter::FRAME_BYTES;
 use ebpf_programs::abi::mapping::Process;
 use ebpf_programs::abi::reason::Stop;
-use ebpf_programs::abi::record::{MAX_STEPS, frame};
+use ebpf_programs::abi::record::MAX_STEPS;
 use ebpf_programs::abi::registers::Registers;
 use ebpf_programs::machine::Machine;
 use ebpf_programs::walk::Walk;
 use ebpf_programs::walk::arch::Arch;
 
+use super::FrameWord;
 use crate::tables::Tables;
 
 /// The memory of a walked thread.
@@ -138,7 +139,7 @@ impl Walker {
 
     /// Returns the address of the frame in which the last walk ended.
     pub fn address(&self) -> u64 {
-        let native = self.frames.iter().rfind(|&word| word & (frame::INTERPRETED | frame::DETAIL) == 0);
-        native.map_or(self.walk.registers.pc, |frame| frame & frame::ADDRESS)
+        let native = self.frames.iter().map(|&word| FrameWord(word)).rfind(|word| word.is_native());
+        native.map_or(self.walk.registers.pc, FrameWord::address)
     }
 }

@@ -8,11 +8,10 @@ mod running;
 use std::collections::BTreeMap;
 
 use ebpf_programs::abi::interpreter::{Description, MAX};
-use ebpf_programs::abi::record::frame::{self, ADDRESS};
 
 use super::{Caller, CodeRanges, Journal, Reason, Runtime, ScriptCall, Scripts};
 use crate::process::{Mapped, Module, ModuleId, Regions, System};
-use crate::trace::{Found, Frame};
+use crate::trace::{Found, Frame, FrameWord};
 use names::{Seen, unnamed};
 use owned::Owned;
 use running::{ATTACH_DELAY, Running};
@@ -271,29 +270,26 @@ impl Interpreters {
     /// doesn't know.
     pub(crate) fn frames(
         &mut self,
-        call: u64,
-        detail: u64,
+        (word, detail): (FrameWord, FrameWord),
         caller: Option<Caller>,
         around: &mut Context<'_>,
         frames: &mut Vec<Frame>,
     ) -> Option<u64> {
-        let found = if call & frame::GUESSED != 0 { Found::Guessed } else { Found::Exactly };
-        let number = (call >> frame::INTERPRETER_SHIFT) as usize & (MAX - 1);
-        let address = call & ADDRESS;
-        let check = (detail >> 32 & frame::CHECK) as u32;
+        let found = if word.is_guessed() { Found::Guessed } else { Found::Exactly };
+        let (index, address, check) = (word.interpreter(), word.address(), detail.check());
         let site = caller.map_or(0, |caller| caller.site());
-        let call = ScriptCall { pid: around.pid, interpreter: number as u32, address, check, site };
-        if self.running.len() <= number {
+        let call = ScriptCall { pid: around.pid, interpreter: index as u32, address, check, site };
+        if self.running.len() <= index {
             // A replay: the file may not exist here.
             let Some(named) = around.journal.recall(&call) else {
                 let function = unnamed(around, "script", "process not known");
                 frames.push(Frame::Script { function, line: 0, found });
                 return None;
             };
-            self.running.resize_with(number + 1, || Running::recorded(named.language));
+            self.running.resize_with(index + 1, || Running::recorded(named.language));
         }
-        let seen = Seen { call, position: detail as u32, caller, found };
-        let is_foreign = self.running[number].frames(&seen, around, frames);
-        is_foreign.then_some(address & ((1 << frame::SHAPE_SHIFT) - 1))
+        let seen = Seen { call, position: detail.position(), caller, found };
+        let is_foreign = self.running[index].frames(&seen, around, frames);
+        is_foreign.then_some(word.code_address())
     }
 }
