@@ -3,8 +3,8 @@
 use ebpf_programs::abi::arena::UNIT;
 
 use super::compile::Failure;
-use super::modules::Table;
 use super::shared::SharedTables;
+use super::table::Table;
 use crate::tables::{Allocator, Tables};
 
 /// Reason for tables beyond the memory of tables.

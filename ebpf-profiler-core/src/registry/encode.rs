@@ -9,8 +9,9 @@
 use ebpf_programs::abi::mapping::{Mapping, kind};
 
 use super::limits::MAX_MAPPINGS;
-use super::modules::{Modules, Table};
+use super::modules::Modules;
 use super::processes::Entry;
+use super::table::Table;
 use crate::language::Memory;
 use crate::process::{ModuleId, Region};
 

@@ -64,6 +64,8 @@ mod publisher;
 
 mod shared;
 
+mod table;
+
 mod tables;
 
 mod until;

@@ -4,12 +4,12 @@ use std::ops::Range;
 use std::sync::{Arc, Weak};
 
 use ebpf_programs::abi::interpreter;
-use ebpf_programs::abi::mapping::kind;
 use hashbrown::HashMap;
 
 use super::arena::Arena;
 use super::compile::Failure;
 use super::published::Published;
+use super::table::Table;
 use crate::elf::{Elf, Segment, code_address};
 use crate::language::{FoundRuntime, Language, RuntimeFiles};
 use crate::process::{Mapped, Module, ModuleId, Opener, Region, System};
@@ -88,35 +88,6 @@ pub(super) struct Waiting {
     pub(super) index: u32,
     /// Its [`interpreter`](ebpf_programs::abi::mapping::Mapping::interpreter).
     pub(super) interpreter: u16,
-}
-
-/// The state of its unwind table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Table {
-    /// Not built, because no walk needed it.
-    Pending,
-    /// In the arena.
-    Ready { place: u32, bytes: usize },
-    /// The file could not be opened or read. Its code is walked without a table until it is tried again, at `retry` or later.
-    Failed { retry: u64 },
-    /// The file has no table, and none will be built.
-    None,
-}
-
-impl Table {
-    /// Returns the place and the kind in a mapping of the kernel side.
-    pub(super) fn words(self) -> (u32, u16) {
-        match self {
-            Table::Pending => (0, kind::PENDING),
-            Table::Ready { place, .. } => (place, kind::TABLE),
-            Table::Failed { .. } | Table::None => (0, kind::BARE),
-        }
-    }
-
-    /// Returns `true` if there may be a table later.
-    pub(super) fn may_come(self) -> bool {
-        matches!(self, Table::Pending | Table::Failed { .. })
-    }
 }
 
 impl Modules {

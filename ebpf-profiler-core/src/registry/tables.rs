@@ -17,7 +17,8 @@ use super::Registry;
 use super::builder::{BuildQueue, Builder, Done, QueueOwner};
 use super::compile::{Failure, Job};
 use super::limits::retry_after;
-use super::modules::{Entry, Table};
+use super::modules::Entry;
+use super::table::Table;
 use crate::process::{ModuleId, Opener};
 use crate::unwind::Compiled;
 

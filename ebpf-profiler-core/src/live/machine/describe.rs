@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::io::{self, Read as _};
 
-use super::system::other_thread;
+use super::other_thread::other_thread;
 use crate::process::{Cgroup, Description};
 
 /// Returns the description of a process, without what is in its memory. What cannot be read is

@@ -13,8 +13,8 @@ use rustix::fs::{Mode, OFlags, Stat};
 
 use super::helpers::Helpers;
 use super::inode;
+use super::other_thread::other_thread;
 use super::served::is_served;
-use super::system::other_thread;
 use crate::elf::{Elf, ReadAt};
 use crate::files::target::{Links, TargetFile};
 use crate::process::Opener;

@@ -21,6 +21,8 @@ pub(super) mod mapping_query;
 
 pub(super) mod memory;
 
+mod other_thread;
+
 pub(super) mod perf_map;
 
 pub(super) mod priority;

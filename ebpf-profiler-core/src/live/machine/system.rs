@@ -8,6 +8,7 @@ use super::describe;
 use super::helpers::Helpers;
 use super::mapped_file::MappedFile;
 use super::memory::ProcessMemory;
+use super::other_thread::other_thread;
 use super::reservation::Reservation;
 use super::{perf_map, processes};
 use crate::elf::ReadAt;
@@ -190,19 +191,6 @@ fn event(line: &[u8], before: Option<&MapEvent>) -> Option<MapEvent> {
     };
     let file = FileId::of(&path, device, inode);
     Some(MapEvent { start, end, offset, file, path })
-}
-
-/// Returns a running thread of a process whose first thread has exited.
-///
-/// `/proc/PID` shows nothing of such a process; `/proc/TID` of another thread does.
-pub(super) fn other_thread(pid: u32) -> Option<u32> {
-    let is_there = |id: u32| std::fs::read_link(format!("/proc/{id}/exe")).is_ok();
-    if is_there(pid) {
-        return None;
-    }
-    let folder = std::fs::read_dir(format!("/proc/{pid}/task")).ok()?;
-    let threads = folder.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-    threads.filter(|&thread| thread != pid).find(|&thread| is_there(thread))
 }
 
 #[cfg(test)]
