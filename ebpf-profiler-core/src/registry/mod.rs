@@ -8,6 +8,17 @@
 //! Nothing is done before it is needed. A process is published to the kernel side when it is first sampled, a table is
 //! built when a walk first stands in its file: most files that are mapped never have a frame on a stack.
 //!
+//! # Owners
+//!
+//! | object | owns | files |
+//! | --- | --- | --- |
+//! | `Processes` | life, mappings, descriptions, bounds | `processes`, `mappings`, `describe`, `limits` |
+//! | `Modules` | the mapped files, each once | `modules`, `names`, `table` |
+//! | `Publisher` | what the kernel side has of processes and tables | `publisher`, `arena`, `encode`, `published`, `epochs` |
+//! | `Namer` | names of scripts and of JIT-compiled code | `namer` |
+//!
+//! The [`Registry`] takes each event and each sample through these in turn. Files are shared by the other three, so it lends them.
+//!
 //! # Bounds
 //!
 //! Any program can send life events at full speed. One event costs O(log n), memory has [`Limits`]:
