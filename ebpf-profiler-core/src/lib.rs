@@ -72,7 +72,8 @@
 //!   functions. Code of other JIT compilers is walked through with checked guesses, and has names only if its runtime writes a perf
 //!   map or a jitdump file.
 //! - The first sample of a script that starts after the profiler shows the interpreter's functions, not the script's.
-//! - Live profiling on x86_64 only. Tables and walkers support arm64; the compiled kernel object does not.
+//! - On arm64: native code, and of the languages CPython; `fentry` from 6.4; no arguments of static probes. Where
+//!   code without unwind data has a leaf without a frame, its caller is missing.
 //! - No stacks of 32-bit programs.
 //! - Other events than the clock's (`Trigger`): a stack at each event, so rates beyond some 100,000 a second lose samples, which are
 //!   counted. Memory in use counts from the start of the profiler.
@@ -85,7 +86,7 @@
 //! | requirement | details |
 //! | --- | --- |
 //! | kernel | 5.10 or newer, with type information (`CONFIG_DEBUG_INFO_BTF=y`); off-CPU time from 6.1, `fentry` from 5.19; the tests boot Debian's 5.10, 6.1 and 6.12 |
-//! | CPU | x86_64 |
+//! | CPU | x86_64; arm64 with kernel 6.1 or newer, with pages of 4 and 16 KiB: the tests boot Debian's 6.1 and 6.12, emulated |
 //! | `CAP_BPF`, `CAP_PERFMON` | required to load the sampling program and to read stacks |
 //! | `CAP_SYS_PTRACE`, `CAP_DAC_READ_SEARCH` | to open other users' programs; some stacks are truncated without them |
 //! | `CAP_CHECKPOINT_RESTORE` | the same for programs deleted or replaced while they run |

@@ -15,7 +15,7 @@
 //! | --- | --- |
 //! | [`abi::reason`] | reasons why the walk of a stack ended, and counters of the kernel side, with their texts |
 //! | [`abi::own`] | events of eBPF programs of your own, which take samples |
-//! | `OBJECT` and `OBJECT_5_10`, with feature `object` | the compiled kernel side as bytes, for x86_64 |
+//! | `OBJECT`, and on x86_64 `OBJECT_5_10`, with feature `object` | the compiled kernel side as bytes |
 //!
 //! ```
 //! use ebpf_programs::abi::reason::{Counter, Stop};
@@ -55,17 +55,17 @@
 //! * Guesses are marked, losses are [counted](abi::reason::Counter).
 //! * Integers of fixed width only; layouts are asserted at compile time; [`VERSION`](abi::VERSION) changes with them.
 //! * Registers are named in `walk/arch`, `abi/registers.rs`, the files of walkers that are named after an architecture, and where the
-//!   kernel saves them (`kernel/user_registers.rs`).
+//!   kernel saves them (`kernel/arch`).
 //!
 //! # What it does not do
 //!
-//! It loads nothing: `ebpf-profiler-core` does. The walkers support x86_64 and arm64; the compiled object is for x86_64. They
+//! It loads nothing: `ebpf-profiler-core` does. The walkers support x86_64 and arm64, for each of which there is a compiled object. They
 //! support interpreters whose frames are a linked list or an array, and compiled code with frame pointers, by a description that user
 //! space publishes, and have a walker each for HotSpot, V8, Ruby, PHP, Perl, LuaJIT and BEAM.
 //!
 //! # Minimum kernel version
 //!
-//! 5.17 with BTF for `OBJECT`, 5.10 for `OBJECT_5_10`: the same walkers, without `bpf_loop`. Everything else runs anywhere.
+//! 5.17 with BTF for `OBJECT`, on arm64 6.1; 5.10 for `OBJECT_5_10`: the same walkers, without `bpf_loop`. Everything else runs anywhere.
 //!
 //! # Security
 //!
@@ -100,4 +100,6 @@ pub mod walk;
 mod object;
 
 #[cfg(feature = "object")]
-pub use object::{OBJECT, OBJECT_5_10};
+pub use object::OBJECT;
+#[cfg(all(feature = "object", not(target_arch = "aarch64")))]
+pub use object::OBJECT_5_10;

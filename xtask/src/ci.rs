@@ -21,8 +21,6 @@ const PACKAGES: &[&str] = &[
     "libmimalloc2.0",
     "libtcmalloc-minimal4",
     "luajit",
-    // The C library of arm64.
-    "libc6-dev-arm64-cross",
 ];
 
 /// The profile of cargo in which all tests are built. Cargo.toml describes it.
@@ -39,11 +37,14 @@ const LIMIT: Duration = Duration::from_secs(80 * 60);
 /// nothing else runs.
 const KERNELS: Duration = Duration::from_secs(24 * 60);
 
+/// Longest time of a kernel of arm64, with its programs, which are built for it.
+const ARM64: Duration = Duration::from_secs(20 * 60);
+
 /// Installs packages and runs all steps.
 pub(crate) fn task(_: &[String]) -> Outcome {
     let mut tally = Tally::within(LIMIT);
     let tools = test::packages(&TOOLS.iter().collect::<Vec<_>>());
-    let packages = [PACKAGES, object::PACKAGES, &tools].concat();
+    let packages = [PACKAGES, kernels::arm64::PACKAGES, object::PACKAGES, &tools].concat();
     tally.limited_step("Debian packages", LIMIT, |_| debian::install(&packages));
     // First: it is the object that is tested.
     tally.limited_step("kernel object", LIMIT, |_| object::task(&["--check".to_owned()]));
@@ -66,6 +67,7 @@ pub(crate) fn task(_: &[String]) -> Outcome {
     tally.limited_step("kernels", KERNELS, |_| {
         kernels::profile_by(target().join(PROFILE).join("flamegraph"), &tests)
     });
+    tally.limited_step("arm64", ARM64, |_| kernels::profile_on_arm64("arm64-6.12"));
     tally.close()
 }
 

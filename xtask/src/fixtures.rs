@@ -42,11 +42,20 @@ pub(crate) const LANGUAGES: &[Language] = &[
     Language { name: "beam", title: "Erlang and Elixir", fetch: beam::fetch },
 ];
 
+/// The architecture of a kernel, and of the programs that run on it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Architecture {
+    #[default]
+    Amd64,
+    Arm64,
+}
+
 /// A Debian kernel.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Kernel {
-    /// The kernel series.
+    /// The kernel series, with the architecture unless that is amd64, and the size of pages unless that is 4 KiB.
     pub(crate) version: &'static str,
+    pub(crate) architecture: Architecture,
     /// The package that was tested last.
     package: &'static str,
     origin: Origin,
@@ -59,24 +68,56 @@ enum Origin {
     Machine { successors: &'static str },
     /// One that doesn't change any more.
     Other(Suite),
+    /// One for arm64, with a pattern of the names of later builds.
+    Arm64 { suite: Suite, successors: &'static str },
 }
 
 /// The kernels that programs are run on: the oldest supported one, the oldest with the features of all triggers, and a current one.
 pub(crate) const KERNELS: &[Kernel] = &[
     Kernel {
         version: "5.10",
+        architecture: Architecture::Amd64,
         package: "linux-image-5.10.0-32-cloud-amd64",
         origin: Origin::Other(Suite("bullseye")),
     },
     Kernel {
         version: "6.1",
+        architecture: Architecture::Amd64,
         package: "linux-image-6.1.0-47-cloud-amd64",
         origin: Origin::Machine { successors: r"^linux-image-6\.1\.[0-9.-]+-cloud-amd64$" },
     },
     Kernel {
         version: "6.12",
+        architecture: Architecture::Amd64,
         package: "linux-image-6.12.111+deb12-cloud-amd64",
         origin: Origin::Machine { successors: r"^linux-image-6\.12\.[0-9.]+\+deb[0-9]+-cloud-amd64$" },
+    },
+    Kernel {
+        version: "arm64-6.1",
+        architecture: Architecture::Arm64,
+        package: "linux-image-6.1.0-50-cloud-arm64",
+        origin: Origin::Arm64 {
+            suite: Suite("bookworm"),
+            successors: r"^linux-image-6\.1\.[0-9.-]+-cloud-arm64$",
+        },
+    },
+    Kernel {
+        version: "arm64-6.12",
+        architecture: Architecture::Arm64,
+        package: "linux-image-6.12.117+deb13-cloud-arm64",
+        origin: Origin::Arm64 {
+            suite: Suite("trixie"),
+            successors: r"^linux-image-6\.12\.[0-9.]+\+deb[0-9]+-cloud-arm64$",
+        },
+    },
+    Kernel {
+        version: "arm64-6.12-16k",
+        architecture: Architecture::Arm64,
+        package: "linux-image-6.12.117+deb13-arm64-16k",
+        origin: Origin::Arm64 {
+            suite: Suite("trixie"),
+            successors: r"^linux-image-6\.12\.[0-9.]+\+deb[0-9]+-arm64-16k$",
+        },
     },
 ];
 
@@ -114,6 +155,10 @@ impl Kernel {
         let _ = fs::remove_dir_all(&directory);
         match self.origin {
             Origin::Machine { successors } => debian::unpack(&self.available(successors)?, &directory)?,
+            Origin::Arm64 { suite, successors } => {
+                let name = self.latest(suite.foreign_names("arm64", successors)?, successors)?;
+                suite.unpack_foreign("arm64", &name, &directory)?
+            }
             Origin::Other(suite) => suite.unpack(&[(self.package, "")], &directory)?,
         }
         // Modules are most of the package, and no test loads them.
@@ -128,6 +173,11 @@ impl Kernel {
             debian::update()?;
             names = debian::names(successors)?;
         }
+        self.latest(names, successors)
+    }
+
+    /// Returns the name of the package that was tested, or of its latest successor among these.
+    fn latest(&self, mut names: Vec<String>, successors: &str) -> Result<String, String> {
         if names.iter().any(|name| name == self.package) {
             return Ok(self.package.to_owned());
         }

@@ -15,27 +15,39 @@ struct Object {
     binary: &'static str,
     /// The feature that it needs.
     feature: &'static str,
+    /// The architecture of the kernels that it is for.
+    architecture: &'static str,
     /// Path relative to the repository.
     path: &'static str,
 }
 
-const OBJECTS: [Object; 3] = [
+const OBJECTS: [Object; 4] = [
     Object {
         package: "ebpf-programs",
         binary: "sampler",
         feature: "kernel",
+        architecture: "x86_64",
         path: "ebpf-programs/object/sampler.x86_64.o",
     },
     Object {
         package: "ebpf-programs",
         binary: "sampler",
+        feature: "kernel",
+        architecture: "aarch64",
+        path: "ebpf-programs/object/sampler.aarch64.o",
+    },
+    Object {
+        package: "ebpf-programs",
+        binary: "sampler",
         feature: "kernel_5_10",
+        architecture: "x86_64",
         path: "ebpf-programs/object/sampler_5_10.x86_64.o",
     },
     Object {
         package: "own-program",
         binary: "written",
         feature: "kernel",
+        architecture: "x86_64",
         path: "examples/own_program/written.x86_64.o",
     },
 ];
@@ -145,7 +157,7 @@ impl Tools {
             "-Clink-arg=--disable-expand-memcpy-in-order".to_owned(),
             "-Ctarget-cpu=v3".to_owned(),
             "-Clinker=bpf-linker".to_owned(),
-            "--cfg=bpf_target_arch=\"x86_64\"".to_owned(),
+            format!("--cfg=bpf_target_arch=\"{}\"", object.architecture),
             // No path of the machine that builds it stays in the object.
             format!("--remap-path-prefix={}=.", repository.display()),
             format!("--remap-path-prefix={home}/registry/src=deps"),

@@ -245,7 +245,7 @@ impl fmt::Display for StartError {
             StartError::Option(error) => error.fmt(f),
             StartError::Architecture { name } => write!(
                 f,
-                "cannot profile on {name}: the kernel side is compiled for x86_64 only; \
+                "cannot profile on {name}: the kernel side is compiled for x86_64 and arm64 only; \
                  use ebpf-profiler-core without the feature live to read recordings here"
             ),
             StartError::NoProc { error } => {
@@ -261,6 +261,9 @@ impl fmt::Display for StartError {
                 "cannot sample the CPUs: kernel.perf_event_paranoid is {level}, and this kernel then permits only \
                  CAP_SYS_ADMIN to do it; run as root (sudo), or: sysctl kernel.perf_event_paranoid=2"
             ),
+            StartError::OldKernel { release } if cfg!(target_arch = "aarch64") => {
+                write!(f, "kernel {release} does not compile the sampling programs; on arm64 use Linux 6.1 or newer")
+            }
             StartError::OldKernel { release } => {
                 write!(f, "kernel {release} has no ring buffers, through which samples leave it; use Linux 5.10 or newer")
             }

@@ -78,7 +78,7 @@ pub use crate::sample::KindCost;
 
 pub(crate) use kernel::names::load as kernel_names;
 
-/// `true` if the kernel side is compiled for the target of this build; only x86_64 is for now.
+/// `true` if the kernel side is compiled for the target of this build: Linux on x86_64 or arm64.
 ///
 /// Elsewhere [`Builder::start`] fails with [`StartError::Architecture`]. A program that needs the profiler can reject
 /// such a target at compile time:
@@ -86,4 +86,5 @@ pub(crate) use kernel::names::load as kernel_names;
 /// ```
 /// const { assert!(ebpf_profiler_core::live::IS_SUPPORTED, "there is no profiler for this architecture") };
 /// ```
-pub const IS_SUPPORTED: bool = cfg!(all(target_os = "linux", target_arch = "x86_64"));
+pub const IS_SUPPORTED: bool =
+    cfg!(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")));

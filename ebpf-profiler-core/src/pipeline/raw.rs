@@ -2,8 +2,8 @@
 //! built.
 
 use ebpf_programs::abi::mapping::Process;
-use ebpf_programs::abi::registers::{Registers, x86_64};
-use ebpf_programs::walk::arch::X86_64;
+use ebpf_programs::abi::registers::Registers;
+use ebpf_programs::walk::arch::{Arch as _, Host};
 
 use crate::process::System;
 use crate::registry::Registry;
@@ -72,9 +72,9 @@ struct Raw<'a> {
 
 impl Raw<'_> {
     fn walk(&mut self) -> Stop {
-        let bottom = self.registers.values[x86_64::SP];
+        let bottom = self.registers.values[Host::SP];
         let system = self.registry.system();
-        let fp = self.registers.values[x86_64::FP];
+        let fp = self.registers.values[Host::FP];
         let pid = self.tick.pid;
         let end =
             end_of_stack(bottom, self.registers.thread, self.registry.processes().stack_end(pid, bottom));
@@ -82,7 +82,7 @@ impl Raw<'_> {
         // Interpreter frames are not in the copied memory and have changed since.
         let registers = Registers { thread: 0, ..*self.registers };
         let tables = self.registry.tables();
-        let stop = self.walker.walk::<X86_64>(&registers, &self.process, tables, &mut memory);
+        let stop = self.walker.walk::<Host>(&registers, &self.process, tables, &mut memory);
         self.missed = memory.missed;
         stop
     }

@@ -60,11 +60,8 @@ pub struct ReplacedReturn {
 /// Maximum number of instances that are visited; the kernel keeps 64 for each thread.
 pub const MAX_INSTANCES: u32 = 64;
 
-/// Size of the page, in bytes.
+/// Size of the page, in bytes; a larger one has further slots behind them, which are not looked at.
 pub const PAGE: u64 = 4096;
-
-/// Size of a slot, in bytes.
-pub const SLOT: u64 = 128;
 
 /// Bytes that the trampoline's code pushes at most, before the system call that ends it.
 pub const PUSHED: u64 = 24;

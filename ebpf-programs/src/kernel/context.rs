@@ -7,11 +7,7 @@ use aya_ebpf::programs::{
     FEntryContext, FExitContext, PerfEventContext, ProbeContext, RawTracePointContext, TracePointContext,
 };
 
-/// Word number of `cs` in `struct pt_regs` of x86_64.
-pub(crate) const CS: usize = 17;
-
-/// Word number of the stack pointer in it.
-const SP: usize = 19;
+use crate::arch;
 
 /// The context of a program at an event.
 pub(crate) trait Context {
@@ -60,12 +56,12 @@ impl Context for PerfEventContext {
 
     #[inline(always)]
     fn hit_user_code(&self) -> bool {
-        word(self.as_ptr(), CS) & 3 == 3
+        arch::is_user(|at| word(self.as_ptr(), at))
     }
 
     #[inline(always)]
     fn kernel_stack_pointer(&self) -> u64 {
-        word(self.as_ptr(), SP)
+        word(self.as_ptr(), arch::word::SP)
     }
 
     #[inline(always)]
@@ -83,7 +79,7 @@ impl Context for ProbeContext {
 
     #[inline(always)]
     fn hit_user_code(&self) -> bool {
-        word(self.as_ptr(), CS) & 3 == 3
+        arch::is_user(|at| word(self.as_ptr(), at))
     }
 
     #[inline(always)]

@@ -5,6 +5,7 @@ use core::arch::asm;
 use aya_ebpf::helpers::generated::bpf_probe_read_kernel;
 use ebpf_programs::abi::cpu_buffer::{MAX_RECORD_WORDS, WORDS};
 
+use crate::arch;
 use crate::level;
 use crate::maps::CPU_BUFFERS;
 use crate::scratch::Record;
@@ -33,11 +34,11 @@ fn put_alone(cpu: u32, record: &Record, words: u32) -> bool {
     let at = written as usize & (WORDS - 1);
     let bytes = bounded(words) as u32 * 8;
     // SAFETY: `at` is followed by room for an entry of the maximum length; the record has at least `bytes` bytes. The
-    // position is written last, and x86_64 makes stores visible in program order.
+    // position is written last.
     unsafe {
         (*buffer).words[at] = words as u64;
         bpf_probe_read_kernel((&raw mut (*buffer).words[at + 1]).cast(), bytes, record.as_ptr().cast());
-        (&raw mut (*buffer).written).write_volatile(written + 1 + words as u64);
+        arch::publish(&raw mut (*buffer).written, written + 1 + words as u64);
     }
     true
 }

@@ -15,15 +15,11 @@ use ebpf_programs::abi::cookie::operand;
 use ebpf_programs::abi::held::{Held, Key, Opening, cookie};
 use ebpf_programs::abi::span;
 
+use crate::arch::{PUSHED_BY_CALL, word};
 use crate::context::Context;
 use crate::event::{cookie, read};
 use crate::maps::OPENINGS;
 use crate::{budget, held, sample};
-
-/// Word numbers in `struct pt_regs`: the stack pointer, the first argument, the result.
-const SP: usize = 19;
-const FIRST: usize = 14;
-const RESULT: usize = 10;
 
 /// Begins an allocation. Returns `true` if it is sampled.
 #[inline(always)]
@@ -31,7 +27,7 @@ pub(crate) fn allocate(context: &ProbeContext) -> bool {
     let start = budget::start();
     let cookie = cookie(context);
     let (event, role) = (cookie as u16, cookie >> cookie::ROLE_SHIFT & cookie::ROLE);
-    let (first, size) = (context.word(FIRST), size(context, cookie));
+    let (first, size) = (context.word(word::FIRST), size(context, cookie));
     let mut opening = Opening { size, ..Opening::default() };
     if role == cookie::MOVES && first != 0 {
         opening.moved = held::remove(&key(event, first));
@@ -46,8 +42,8 @@ pub(crate) fn allocate(context: &ProbeContext) -> bool {
             None => budget::count_skipped(event, start),
         }
     }
-    // The return pops the return address.
-    let opened = opening_key(event, context.word(SP) + 8);
+    // The return pops the return address, where a call pushes it.
+    let opened = opening_key(event, context.word(word::SP) + PUSHED_BY_CALL);
     // SAFETY: the value is copied.
     if let Some(Opening { sample, moved, moved_from, .. }) = unsafe { OPENINGS.get(&opened) }.copied() {
         // Another of the functions jumped to this one, or never returned.
@@ -71,12 +67,17 @@ pub(crate) fn allocate(context: &ProbeContext) -> bool {
 pub(crate) fn walk(context: &ProbeContext) {
     let start = budget::start();
     let event = cookie(context) as u16;
-    let Some(opening) = OPENINGS.get_ptr_mut(opening_key(event, context.word(SP) + 8)) else { return };
+    let Some(opening) = OPENINGS.get_ptr_mut(opening_key(event, context.word(word::SP) + PUSHED_BY_CALL))
+    else {
+        return;
+    };
     // SAFETY: the value stays allocated while the program runs.
     let value = unsafe { (*opening).value };
     if let Some((time, cpu)) = sample::take_held(context, event, value) {
         // Looked up again, because registers are few.
-        if let Some(opening) = OPENINGS.get_ptr_mut(opening_key(event, context.word(SP) + 8)) {
+        if let Some(opening) =
+            OPENINGS.get_ptr_mut(opening_key(event, context.word(word::SP) + PUSHED_BY_CALL))
+        {
             // SAFETY: the value stays allocated while the program runs.
             unsafe {
                 (*opening).sample.cpu = cpu;
@@ -91,7 +92,7 @@ pub(crate) fn walk(context: &ProbeContext) {
 #[inline(always)]
 pub(crate) fn allocated(context: &ProbeContext) {
     let event = cookie(context) as u16;
-    let opened = opening_key(event, context.word(SP));
+    let opened = opening_key(event, context.word(word::SP));
     // SAFETY: the value is copied.
     let Some(Opening { sample, moved, moved_from, out, size, .. }) =
         unsafe { OPENINGS.get(&opened) }.copied()
@@ -99,7 +100,7 @@ pub(crate) fn allocated(context: &ProbeContext) {
         return;
     };
     let _ = OPENINGS.remove(&opened);
-    let address = address(context.word(RESULT), out);
+    let address = address(context.word(word::RESULT), out);
     if moved.time != 0 {
         if address == 0 && size != 0 {
             // It failed, and the memory is still there.
@@ -122,7 +123,7 @@ pub(crate) fn allocated(context: &ProbeContext) {
 /// Handles the call of a function that frees its first argument.
 #[inline(always)]
 pub(crate) fn free(context: &ProbeContext) {
-    let address = context.word(FIRST);
+    let address = context.word(word::FIRST);
     if address != 0 {
         held::release(&key(cookie(context) as u16, address), 0);
     }

@@ -14,6 +14,8 @@
 // An atomic exchange has no other name on this target.
 #![feature(asm_experimental_arch)]
 
+mod arch;
+
 mod budget;
 
 mod context;

@@ -5,10 +5,12 @@ use aya_ebpf::helpers::generated::{bpf_probe_read_kernel, bpf_probe_read_user, b
 use ebpf_programs::abi::config::{Config, MIN_COPY, RAW_SENT as RAW_SENT_SETS, max_copy};
 use ebpf_programs::abi::reason::{Counter, Stop};
 use ebpf_programs::abi::record::{Head, MAX_COPY, MAX_RAW_WORDS, MAX_STEPS, kind};
-use ebpf_programs::abi::registers::{Registers, x86_64};
+use ebpf_programs::abi::registers::Registers;
 use ebpf_programs::abi::uretprobe::{MAX_INSTANCES, ReplacedReturn};
 use ebpf_programs::walk::Walk;
+use ebpf_programs::walk::arch::Arch as _;
 
+use crate::arch::Native;
 use crate::drive::{self, Step};
 use crate::level;
 use crate::maps::{PROCESSES, RAW_RECORDS, RAW_SENT, RING};
@@ -113,7 +115,7 @@ pub(crate) fn send<const SET: u32>(
         (*registers).thread = thread_pointer().unwrap_or(0);
         (*registers).pc = original_pc((*registers).pc);
     }
-    let from = scratch.walk.registers.values[x86_64::SP];
+    let from = scratch.walk.registers.values[Native::SP];
     let user = interpreter_frames::<SET>(scratch, at + REGISTER_WORDS);
     let at = at + REGISTER_WORDS + user;
     let (limit, buffer) = (limit(at, most), scratch.copy.buffer);

@@ -7,8 +7,8 @@ use ebpf_programs::abi::config::{FRAME_NANOS, STEPS_PER_LOOK};
 use ebpf_programs::abi::mapping::filter;
 use ebpf_programs::abi::reason::{Counter, Stop};
 use ebpf_programs::abi::record::{Head, MAX_KERNEL_FRAMES, MAX_STEPS, kind};
-use ebpf_programs::walk::arch::X86_64;
 
+use crate::arch::{self, Native};
 use crate::context::Context;
 use crate::drive::{self, Step};
 use crate::maps::{CONFIG, PROCESSES, SCRATCH};
@@ -101,6 +101,7 @@ fn take_in<C: Context, const SET: u32>(
     // Read before any table offset: rules cached under this generation are from tables that are published by now.
     // SAFETY: the settings outlive the sample, and user space writes them word by word.
     let tables = unsafe { (&raw const config.table_generation).read_volatile() };
+    arch::order_reads(&mut scratch.walk_end);
     // SAFETY: the value is copied; a torn one has the number of a state of another process.
     let known = unsafe { PROCESSES.get(pid) }.copied();
     scratch.begin(known.unwrap_or_default(), tables);
@@ -196,10 +197,10 @@ impl<const SET: u32> Step for Frames<SET> {
         let machine = (&raw mut *scratch).cast::<Scratch<SET>>();
         // SAFETY: the walk reads and writes its own fields, the machine all others; both are plain memory of one
         // map value that belongs to this CPU.
-        let stop = scratch.walk.step::<X86_64, _>(unsafe { &mut *machine });
+        let stop = scratch.walk.step::<Native, _>(unsafe { &mut *machine });
         match stop {
             // SAFETY: as above.
-            None => scratch.walk.run::<X86_64, _>(unsafe { &mut *machine }),
+            None => scratch.walk.run::<Native, _>(unsafe { &mut *machine }),
             Some(stop) => scratch.stop = stop as u32,
         }
         stop.is_none()

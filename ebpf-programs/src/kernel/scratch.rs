@@ -13,10 +13,10 @@ use ebpf_programs::machine::Machine;
 use ebpf_programs::walk::Walk;
 
 use crate::WALKERS;
+use crate::arch::Saved;
 use crate::maps::{ARENA, CONFIG};
 use crate::raw::Copy;
 use crate::uretprobe;
-use crate::user_registers::Saved;
 
 /// Bytes of stack copied at a time. A copy of this size costs little more than one of a word.
 const WINDOW: usize = 2048;

@@ -14,25 +14,23 @@ use aya_ebpf::programs::{ProbeContext, TracePointContext};
 use ebpf_programs::abi::cookie;
 use ebpf_programs::abi::span::Key;
 
+use crate::arch::{PUSHED_BY_CALL, word};
 use crate::context::Context;
 use crate::event::{cookie, read};
 use crate::maps::SPANS;
 use crate::sample;
 
-/// Word number of the stack pointer in `struct pt_regs`.
-const SP: usize = 19;
-
 /// Begins the span of a function.
 #[inline(always)]
 pub(crate) fn enter(context: &ProbeContext) {
-    // The return pops the return address.
-    begin(key(context, context.word(SP) + 8));
+    // The return pops the return address, where a call pushes it.
+    begin(key(context, context.word(word::SP) + PUSHED_BY_CALL));
 }
 
 /// Ends the span of a function, and takes a sample of its time.
 #[inline(always)]
 pub(crate) fn leave(context: &ProbeContext) {
-    let key = key(context, context.word(SP));
+    let key = key(context, context.word(word::SP));
     if let Some(time) = end(&key) {
         sample::take(context, key.event as u16, time);
     }

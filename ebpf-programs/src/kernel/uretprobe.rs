@@ -2,8 +2,10 @@
 //! [`abi::uretprobe`](ebpf_programs::abi::uretprobe).
 
 use aya_ebpf::helpers::generated::bpf_get_current_task;
-use ebpf_programs::abi::uretprobe::{ReplacedReturn, SLOT, UretprobeOffsets};
+use ebpf_programs::abi::uretprobe::{ReplacedReturn, UretprobeOffsets};
+use ebpf_programs::walk::arch::Arch as _;
 
+use crate::arch::Native;
 use crate::maps::CONFIG;
 use crate::scratch::kernel_word;
 
@@ -43,7 +45,7 @@ pub(crate) fn original_instruction(pc: u64) -> Option<u64> {
     let (state, offsets) = state()?;
     let distance = pc.wrapping_sub(kernel_word(state, offsets.slot)?);
     let instruction = kernel_word(state, offsets.instruction)?;
-    (distance < SLOT).then_some(instruction.wrapping_add(distance))
+    (distance < Native::UPROBE_SLOT).then_some(instruction.wrapping_add(distance))
 }
 
 /// Returns the instance at an address.

@@ -1,35 +1,23 @@
 //! The user registers of the current thread.
-//!
-//! Layout: [ptrace.h](https://github.com/torvalds/linux/blob/v6.12/arch/x86/include/asm/ptrace.h).
-//! Registers that are not saved yet: [perf_regs.c](https://github.com/torvalds/linux/blob/v6.12/arch/x86/kernel/perf_regs.c).
 
 use aya_ebpf::helpers::generated::bpf_probe_read_kernel;
-use ebpf_programs::abi::registers::{Registers, x86_64};
+use ebpf_programs::abi::registers::Registers;
 
-use crate::context::{CS, Context};
-
-/// `struct pt_regs` of x86_64, as words of eight bytes.
-pub(crate) type Saved = [u64; 21];
-
-/// Word numbers in [`Saved`].
-mod saved {
-    pub(super) const RIP: usize = 16;
-    /// Word number for each DWARF register number.
-    pub(super) const BY_DWARF: [usize; 16] = [10, 12, 11, 5, 13, 14, 4, 19, 9, 8, 7, 6, 3, 2, 1, 0];
-}
+use crate::arch::{self, Saved};
+use crate::context::Context;
 
 /// Fills `registers` with the thread's user registers. Returns `false` for a thread without user code.
 #[inline(always)]
 pub(crate) fn fill<C: Context>(context: &C, registers: &mut Registers, saved: &mut Saved) -> bool {
     // Evaluated again: with an argument, the verifier would follow the whole walk for both of its values.
     if context.hit_user_code() {
-        take(registers, |at| context.word(at));
+        arch::registers(registers, |at| context.word(at));
         return true;
     }
-    if !copy_saved(saved, context.kernel_stack_pointer()) || saved[CS] & 3 != 3 {
+    if !copy_saved(saved, context.kernel_stack_pointer()) || !arch::is_user(|at| saved[at]) {
         return false;
     }
-    take(registers, |at| saved[at]);
+    arch::registers(registers, |at| saved[at]);
     true
 }
 
@@ -38,7 +26,7 @@ pub(crate) fn fill<C: Context>(context: &C, registers: &mut Registers, saved: &m
 #[inline(always)]
 fn copy_saved(saved: &mut Saved, kernel_stack_pointer: u64) -> bool {
     let at = saved_registers();
-    if x86_64::is_entering(kernel_stack_pointer, at) {
+    if arch::is_entering(kernel_stack_pointer, at) {
         return false;
     }
     // SAFETY: the copy has the size of its target and fails without a fault.
@@ -68,13 +56,4 @@ fn saved_registers() -> u64 {
         (task, (&raw const crate::KERNEL_STACK).read_volatile())
     };
     kernel_word(task, at).map_or(0, |stack| stack + size as u64 - size_of::<Saved>() as u64)
-}
-
-#[inline(always)]
-fn take(registers: &mut Registers, word: impl Fn(usize) -> u64) {
-    registers.known = (1 << x86_64::COUNT) - 1;
-    registers.pc = word(saved::RIP);
-    for (value, at) in registers.values.iter_mut().zip(saved::BY_DWARF) {
-        *value = word(at);
-    }
 }

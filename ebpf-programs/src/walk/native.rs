@@ -94,12 +94,13 @@ pub(super) fn run<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M) -> Opti
 
 /// Returns `true` if a run applies this rule, which most frames have.
 ///
-/// In the kernel a run excludes further rules, which steps apply: the verifier follows 26,611 instructions as it is, and
-/// 31,533 if a run may start from the frame pointer or read the return address elsewhere, as on arm64.
+/// In the kernel of x86_64 a run excludes further rules, which steps apply: the verifier follows 26,611 instructions as it is, and
+/// 31,533 if a run may start from the frame pointer or read the return address elsewhere. On arm64 no frame would be left.
 #[inline(always)]
 fn is_plain<A: Arch, M: Machine>(rule: &Rule) -> bool {
-    let ra = rule.ra == ra::BELOW || !M::VERIFIED && rule.ra & !ra::SIGNED == ra::SAVED;
-    let base = rule.register == A::SP as u8 || !M::VERIFIED && rule.register == A::FP as u8;
+    let is_wide = !M::VERIFIED || A::SIGNAL_LINK.is_some();
+    let ra = rule.ra == ra::BELOW || is_wide && rule.ra & !ra::SIGNED == ra::SAVED;
+    let base = rule.register == A::SP as u8 || is_wide && rule.register == A::FP as u8;
     rule.cfa == cfa::REGISTER && ra && base && (rule.fp == fp::SAME || rule.fp == fp::SAVED)
 }
 
@@ -206,5 +207,9 @@ fn interrupted<A: Arch, M: Machine>(machine: &mut M, context: u64) -> Result<Cal
     let pc = machine.read_stack(context.wrapping_add(A::SIGNAL_PC)).ok_or(Stop::Unreadable)?;
     let sp = machine.read_stack(context.wrapping_add(A::SIGNAL_SP)).ok_or(Stop::Unreadable)?;
     let (fp, is_fp_known) = known(machine.read_stack(context.wrapping_add(A::SIGNAL_FP)));
-    Ok(Caller { pc: A::strip(pc), sp, fp, is_fp_known, kept: None, flags: frame::EXACT })
+    let kept = match A::SIGNAL_LINK {
+        Some((number, at)) => machine.read_stack(context.wrapping_add(at)).map(|value| (number, value)),
+        None => None,
+    };
+    Ok(Caller { pc: A::strip(pc), sp, fp, is_fp_known, kept, flags: frame::EXACT })
 }

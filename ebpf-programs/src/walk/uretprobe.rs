@@ -14,7 +14,7 @@ use super::interpreter::phase;
 use super::{Walk, is_null};
 use crate::abi::reason::Stop;
 use crate::abi::record::frame;
-use crate::abi::uretprobe::{MAX_INSTANCES, PAGE, PUSHED, SLOT};
+use crate::abi::uretprobe::{MAX_INSTANCES, PAGE, PUSHED};
 use crate::machine::Machine;
 
 /// State of the search for replaced return addresses.
@@ -70,7 +70,7 @@ pub(super) fn begin<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M) -> bo
     if walk.uretprobe.is_over != 0 || !is_leaf && offset != 0 || !is_page(machine, pc) {
         return false;
     }
-    if is_leaf && offset >= SLOT {
+    if is_leaf && offset >= A::UPROBE_SLOT {
         return restore_instruction(walk, machine, pc);
     }
     let sp = walk.registers.values[A::SP];

@@ -5,24 +5,35 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::archive::Archive;
+use super::arm64;
+use crate::fixtures::Architecture;
 use crate::run::{command, output};
 
 /// Folder of the program and its files in the guest.
 const TASK: &str = "/task";
 
 /// Returns an archive with init, the program, its files, and the shared libraries of these.
-pub(super) fn collect(init: &Path, program: &[String], files: &[PathBuf]) -> Result<Vec<u8>, String> {
+pub(super) fn collect(
+    architecture: Architecture,
+    init: &Path,
+    program: &[String],
+    files: &[PathBuf],
+) -> Result<Vec<u8>, String> {
     let mut archive = Archive::default();
     archive.file("/init", &read(init)?);
     archive.directory("task");
-    let mut libraries = BTreeSet::new();
+    let mut libraries = BTreeSet::<(PathBuf, String)>::new();
     let programs = program.first().map(PathBuf::from);
     for file in programs.iter().chain(files) {
         archive.file(&in_guest(file), &read(file)?);
-        libraries.extend(libraries_of(file));
+        match architecture {
+            Architecture::Amd64 => libraries
+                .extend(libraries_of(file).into_iter().map(|library| (library.clone().into(), library))),
+            Architecture::Arm64 => libraries.extend(arm64::libraries_of(file)),
+        }
     }
-    for library in &libraries {
-        archive.file(library, &read(Path::new(library))?);
+    for (library, in_guest) in &libraries {
+        archive.file(in_guest, &read(library)?);
     }
     if let Some((program, rest)) = program.split_first() {
         let words: Vec<_> =

@@ -7,6 +7,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::fixtures::Architecture;
 use crate::run::{Outcome, command};
 
 /// Prints the output of a guest that boots a version of Linux, and fails unless the program in it
@@ -35,13 +36,20 @@ pub(super) struct Machine {
 impl Machine {
     /// Starts a machine with these processors, whose kernel gets further parameters.
     pub(super) fn start(
+        architecture: Architecture,
         image: &Path,
         archive: &Path,
         processors: &str,
         parameters: &[String],
     ) -> Result<Machine, String> {
-        let parameters = [&[PARAMETERS.to_owned()], parameters].concat().join(" ");
-        let mut child = command(QEMU)
+        let (program, package, options, own) = match architecture {
+            Architecture::Amd64 => ("qemu-system-x86_64", "qemu-system-x86", AMD64, AMD64_PARAMETERS),
+            Architecture::Arm64 => ("qemu-system-aarch64", "qemu-system-arm", ARM64, ARM64_PARAMETERS),
+        };
+        let parameters = [&[own.to_owned()], parameters].concat().join(" ");
+        let mut child = command(&[program])
+            .args(QEMU)
+            .args(options)
             .args(["-smp", processors, "-append", &parameters])
             .arg("-kernel")
             .arg(image)
@@ -49,7 +57,7 @@ impl Machine {
             .arg(archive)
             .stdout(Stdio::piped())
             .spawn()
-            .map_err(|error| format!("qemu-system-x86_64: {error}; it is in the package qemu-system-x86"))?;
+            .map_err(|error| format!("{program}: {error}; it is in the package {package}"))?;
         let (sender, lines) = mpsc::channel();
         let serial = child.stdout.take().map(BufReader::new);
         thread::spawn(move || {
@@ -82,23 +90,17 @@ impl Drop for Machine {
 }
 
 /// No devices; stops on a panic and at the end of init.
-const QEMU: &[&str] = &[
-    "qemu-system-x86_64",
-    "-accel",
-    // On two threads, kernels that replace instructions another processor runs panic or hang now and then.
-    "tcg,thread=single",
-    "-cpu",
-    "max",
-    "-m",
-    "1024",
-    "-nographic",
-    "-no-reboot",
-    "-nic",
-    "none",
-];
+const QEMU: &[&str] = &["-m", "1024", "-nographic", "-no-reboot", "-nic", "none"];
+
+/// On two threads, kernels of x86_64 that replace instructions another processor runs panic or hang now and then.
+const AMD64: &[&str] = &["-accel", "tcg,thread=single", "-cpu", "max"];
+
+/// A fast cipher signs addresses: the architecture's own takes most of the time, emulated.
+const ARM64: &[&str] = &["-machine", "virt", "-accel", "tcg,thread=multi", "-cpu", "max,pauth-impdef=on"];
 
 /// Parameters of the kernel. On a busy host the emulated timer is late, and the kernel would report it as broken.
-const PARAMETERS: &str = "console=ttyS0 quiet panic=-1 no_timer_check";
+const AMD64_PARAMETERS: &str = "console=ttyS0 quiet panic=-1 no_timer_check";
+const ARM64_PARAMETERS: &str = "console=ttyAMA0 quiet panic=-1";
 
 /// Removes control sequences that the firmware sends to terminals.
 fn shown(line: &str) -> String {

@@ -5,6 +5,7 @@
 //! status is 0.
 
 mod archive;
+pub(crate) mod arm64;
 mod files;
 mod machine;
 
@@ -14,16 +15,18 @@ use std::thread;
 use std::time::Duration;
 
 use crate::binaries::{self, Binary};
-use crate::fixtures::{KERNELS, Kernel};
+use crate::fixtures::{Architecture, KERNELS, Kernel};
 use crate::limit;
 use crate::run::{Outcome, cargo, command, run, target};
 
 use machine::Machine;
 
 /// The command line.
-#[derive(Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 struct Order {
-    /// The kernel to boot; all if `None`.
+    /// The architecture of the program, and of the kernels.
+    architecture: Architecture,
+    /// The kernel to boot; all of the architecture if `None`.
     kernel: Option<String>,
     /// Time limit for one kernel.
     limit: Option<Duration>,
@@ -41,14 +44,20 @@ struct Order {
 
 /// Runs the program under each kernel.
 pub(crate) fn task(arguments: &[String]) -> Outcome {
-    let mut order = Order::parse(arguments)?;
-    if order.program.is_empty() {
-        let programs = ["--bin", "flamegraph", "--bin", "own_language"];
-        run(cargo(&["build", "--release", "--package", "examples"]).args(programs))?;
-        let tests = binaries::build(&["--release", "--package", "examples", "--test", CPUS])?;
-        order.profile_by(target().join("release/flamegraph"), &tests)?;
+    let order = Order::parse(arguments)?;
+    if !order.program.is_empty() {
+        return order.run();
     }
-    order.run()
+    if order.architecture == Architecture::Arm64 {
+        return order.profile_on_arm64();
+    }
+    let programs = ["--bin", "flamegraph", "--bin", "own_language"];
+    run(cargo(&["build", "--release", "--package", "examples"]).args(programs))?;
+    let tests = binaries::build(&["--release", "--package", "examples", "--test", CPUS])?;
+    let mut amd64 = order.clone();
+    amd64.profile_by(target().join("release/flamegraph"), &tests)?;
+    amd64.run()?;
+    if order.kernel.is_none() { order.profile_on_arm64() } else { Ok(()) }
 }
 
 /// Profiles a known chain under each kernel, by this program, and runs one of these tests there.
@@ -58,11 +67,23 @@ pub(crate) fn profile_by(flamegraph: PathBuf, tests: &[Binary]) -> Outcome {
     order.run()
 }
 
+/// Profiles known chains under a kernel of arm64.
+pub(crate) fn profile_on_arm64(kernel: &str) -> Outcome {
+    Order { kernel: Some(kernel.to_owned()), ..Order::default() }.profile_on_arm64()
+}
+
 impl Order {
+    fn profile_on_arm64(mut self) -> Outcome {
+        arm64::profile(&mut self)?;
+        self.run()
+    }
+
     /// Runs the program under each kernel.
     fn run(&self) -> Outcome {
-        let wanted =
-            |kernel: &&Kernel| self.kernel.as_deref().is_none_or(|version| version == kernel.version);
+        let wanted = |kernel: &&Kernel| match self.kernel.as_deref() {
+            Some(version) => version == kernel.version,
+            None => kernel.architecture == self.architecture,
+        };
         let kernels: Vec<_> = KERNELS.iter().filter(wanted).collect();
         if kernels.is_empty() {
             return Err(format!("no such kernel; there are {}", versions()));
@@ -108,7 +129,11 @@ impl Order {
             }
             let value = arguments.next().ok_or_else(|| format!("{option} needs a value"))?;
             match option.as_str() {
-                "--kernel" => order.kernel = Some(value.clone()),
+                "--kernel" => {
+                    let kernel = KERNELS.iter().find(|kernel| kernel.version == *value);
+                    order.architecture = kernel.map_or(order.architecture, |kernel| kernel.architecture);
+                    order.kernel = Some(value.clone());
+                }
                 "--smp" => order.processors = Some(value.clone()),
                 "--parameter" => order.parameters.push(value.clone()),
                 "--file" => order.files.push(value.into()),
@@ -142,9 +167,14 @@ impl Order {
 
     /// Writes the initial file system.
     fn archive(&self) -> Result<PathBuf, String> {
-        let init = compile("xtask/guest/init.c")?;
-        let path = directory().join("initramfs.cpio");
-        let archive = files::collect(&init, &self.program, &self.files)?;
+        let (init, name) = match self.architecture {
+            Architecture::Amd64 => (compile("xtask/guest/init.c")?, "initramfs.cpio"),
+            Architecture::Arm64 => {
+                (arm64::compile("init", "xtask/guest/init.c", &["-static"])?, "initramfs.arm64.cpio")
+            }
+        };
+        let path = directory().join(name);
+        let archive = files::collect(self.architecture, &init, &self.program, &self.files)?;
         std::fs::write(&path, archive).map_err(|error| format!("{}: {error}", path.display()))?;
         Ok(path)
     }
@@ -155,7 +185,7 @@ impl Order {
         let (image, limit) = (kernel.image()?, self.limit.unwrap_or(LIMIT));
         let processors = self.processors.as_deref().unwrap_or("2");
         let boot = || {
-            let machine = Machine::start(&image, archive, processors, &self.parameters)?;
+            let machine = Machine::start(kernel.architecture, &image, archive, processors, &self.parameters)?;
             machine::run(kernel.version, machine, limit)
         };
         let outcome = boot();
@@ -211,6 +241,8 @@ fn the_command_line_is_read() {
     assert_eq!(order.processors.as_deref(), Some("4"));
     assert_eq!(order.files, [PathBuf::from("a"), PathBuf::from("b")]);
     assert_eq!(order.program, ["prog", "--seconds", "3"]);
+    assert_eq!(order.architecture, Architecture::Amd64);
+    assert_eq!(Order::parse(&words("--kernel arm64-6.1")).unwrap().architecture, Architecture::Arm64);
     for wrong in ["--kernel", "--seconds x", "--what 1"] {
         assert!(Order::parse(&words(wrong)).is_err(), "{wrong}");
     }

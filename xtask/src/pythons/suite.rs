@@ -49,6 +49,28 @@ impl Suite {
         fs::remove_dir_all(&fetched).map_err(|error| error.to_string())
     }
 
+    /// Fetches a package of another architecture, and unpacks it.
+    pub(crate) fn unpack_foreign(self, architecture: &str, package: &str, into: &Path) -> Outcome {
+        let fetched = PathBuf::from(format!("{}.fetched", into.display()));
+        // Left behind by an interrupted attempt.
+        let _ = fs::remove_dir_all(&fetched);
+        create(&fetched)?;
+        let name = format!("{package}/{}", self.0);
+        output(self.apt_of(Some(architecture), "apt-get")?.args(["download", &name]).current_dir(&fetched))?;
+        for file in files_in(&fetched, "deb") {
+            output(command(&["dpkg-deb", "--extract"]).arg(&file).arg(into))?;
+        }
+        fs::remove_dir_all(&fetched).map_err(|error| error.to_string())
+    }
+
+    /// Returns the names of packages of another architecture that match a pattern.
+    pub(crate) fn foreign_names(self, architecture: &str, pattern: &str) -> Result<Vec<String>, String> {
+        let mut search = self.apt_of(Some(architecture), "apt-cache")?;
+        let lines = output(search.args(["search", "--names-only", pattern]))?;
+        let name = |line: &str| line.split(' ').next().unwrap_or_default().to_owned();
+        Ok(lines.lines().map(name).collect())
+    }
+
     /// Fetches the upstream source of a package.
     pub(crate) fn source(self, package: &str, version: &str, into: &Path) -> Result<PathBuf, String> {
         create(into)?;
@@ -69,7 +91,13 @@ impl Suite {
     /// Returns a command of apt with the lists of this suite alone, which it fetches if they are
     /// missing.
     fn apt(self, program: &str) -> Result<Command, String> {
-        let state = folder().join("apt").join(self.0);
+        self.apt_of(None, program)
+    }
+
+    /// The same with the lists of an architecture; `None` is the machine's own.
+    fn apt_of(self, architecture: Option<&str>, program: &str) -> Result<Command, String> {
+        let suffix = architecture.map(|name| format!("-{name}")).unwrap_or_default();
+        let state = folder().join("apt").join(format!("{}{suffix}", self.0));
         let sources = state.join("sources.list");
         let fresh = !sources.is_file();
         if fresh {
@@ -80,13 +108,16 @@ impl Suite {
             fs::write(&sources, lines).map_err(|error| format!("{}: {error}", sources.display()))?;
         }
         let set = |name: &str, value: &Path| format!("{name}={}", value.display());
-        let options = [
+        let mut options = vec![
             set("Dir::Etc::sourcelist", &sources),
             "Dir::Etc::sourceparts=-".to_owned(),
             set("Dir::State::lists", &state.join("lists")),
             set("Dir::Cache", &state.join("cache")),
             "APT::Sandbox::User=root".to_owned(),
         ];
+        if let Some(name) = architecture {
+            options.extend([format!("APT::Architecture={name}"), format!("APT::Architectures={name}")]);
+        }
         let apt = || {
             let mut apt = command(&[program]);
             apt.args(options.iter().flat_map(|option| ["-o", option]));

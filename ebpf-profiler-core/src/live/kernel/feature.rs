@@ -28,6 +28,11 @@ pub(in crate::live) enum KernelFeature {
 }
 
 impl KernelFeature {
+    /// The feature without which no profiler starts. On arm64 the programs also need atomic operations and calls of functions
+    /// before calls of other programs, which kernels with this feature compile.
+    pub(in crate::live) const BASIS: KernelFeature =
+        if cfg!(target_arch = "aarch64") { KernelFeature::UserRing } else { KernelFeature::Ring };
+
     /// Returns `true` if the running kernel lacks it, `false` if that is unknown.
     pub(in crate::live) fn is_missing(self) -> bool {
         let Ok(mut types) = KernelTypes::of_this_kernel() else { return false };

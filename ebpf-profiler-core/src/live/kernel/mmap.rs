@@ -5,7 +5,7 @@
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 /// A shared mapping of a file descriptor: of a BPF map or of a perf buffer.
 #[derive(Debug)]
@@ -44,8 +44,9 @@ impl Mmap {
         unsafe { &*self.at.as_ptr().add(at).cast::<AtomicU64>() }
     }
 
-    /// Copies `bytes` to byte `at`, a multiple of eight, word by word.
+    /// Copies `bytes` to byte `at`, a multiple of eight, word by word. Who reads them finds what was written before.
     pub(super) fn write(&mut self, at: usize, bytes: &[u8]) {
+        fence(Ordering::Release);
         for (index, chunk) in bytes.chunks(8).enumerate() {
             let mut word = [0; 8];
             word[..chunk.len()].copy_from_slice(chunk);
@@ -90,6 +91,13 @@ impl Drop for Mmap {
         // SAFETY: mapped by `new` with this length; no borrow is left.
         unsafe { libc::munmap(self.at.as_ptr().cast(), self.len) };
     }
+}
+
+/// Returns the size of a page of the running kernel, in bytes.
+pub(super) fn page_size() -> usize {
+    // SAFETY: the function has no conditions.
+    let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    usize::try_from(size).unwrap_or(4096)
 }
 
 /// Returns a file in memory of `len` zeros, in place of the kernel's.

@@ -13,6 +13,7 @@ use aya_obj::{Object, ProgramSection};
 
 use super::bpf::{self, Code, Map, Shape};
 use super::memlock;
+use super::mmap::page_size;
 use crate::live::error::StartError;
 use crate::live::machine::capability::{BPF, PERFMON};
 
@@ -185,13 +186,11 @@ fn create(name: &str, map: &aya_obj::Map) -> Result<Map, StartError> {
 }
 
 fn shape(map: &aya_obj::Map) -> Shape {
-    Shape {
-        kind: map.map_type(),
-        key_size: map.key_size(),
-        value_size: map.value_size(),
-        entries: map.max_entries(),
-        flags: map.map_flags(),
-    }
+    const USER_RING: u32 = 31;
+    let (kind, entries) = (map.map_type(), map.max_entries());
+    // A ring has whole pages, and those of some machines are larger than the object supposes.
+    let entries = if kind == USER_RING { entries.max(page_size() as u32) } else { entries };
+    Shape { kind, key_size: map.key_size(), value_size: map.value_size(), entries, flags: map.map_flags() }
 }
 
 /// Relocates references to maps and functions.

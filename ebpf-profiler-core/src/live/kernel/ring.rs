@@ -26,9 +26,8 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 use ebpf_programs::abi::config::Wake;
 
 use super::bpf::Map;
-use super::mmap::Mmap;
+use super::mmap::{Mmap, page_size};
 
-const PAGE: usize = 4096;
 const HEAD: u64 = 8;
 const BUSY: u32 = 1 << 31;
 const DISCARDED: u32 = 1 << 30;
@@ -50,8 +49,8 @@ impl Ring {
     ///
     /// Fails if the map cannot be mapped into memory.
     pub(in crate::live) fn new(map: Map) -> io::Result<Ring> {
-        let ours = Mmap::new(map.as_fd(), 0, PAGE, true)?;
-        let theirs = Data::new(map.as_fd(), PAGE, map.entries() as usize)?;
+        let ours = Mmap::new(map.as_fd(), 0, page_size(), true)?;
+        let theirs = Data::new(map.as_fd(), page_size(), map.entries() as usize)?;
         let read = ours.word(0).load(Ordering::Relaxed);
         Ok(Ring { map, ours, theirs, read })
     }
@@ -100,7 +99,7 @@ impl Drains {
     ///
     /// Fails if it cannot be mapped into memory.
     pub(in crate::live) fn new(map: BorrowedFd<'_>) -> io::Result<Drains> {
-        let mut drains = Drains { memory: Mmap::new(map, 0, PAGE, true)?, count: 0 };
+        let mut drains = Drains { memory: Mmap::new(map, 0, page_size(), true)?, count: 0 };
         // From the start on a record may request a wake-up.
         drains.begin();
         Ok(drains)
@@ -125,6 +124,8 @@ impl Drains {
 #[derive(Debug)]
 struct Data {
     memory: Mmap,
+    /// Bytes in front of the data: a page.
+    page: usize,
     /// Bytes of data, a power of two.
     size: usize,
     /// The last record that was in two pieces.
@@ -134,7 +135,8 @@ struct Data {
 impl Data {
     /// Maps the pages from byte `offset`: the write position, and `size` bytes of data.
     fn new(fd: BorrowedFd<'_>, offset: usize, size: usize) -> io::Result<Data> {
-        Ok(Data { memory: Mmap::new(fd, offset, PAGE + size, false)?, size, joined: Vec::new() })
+        let page = page_size();
+        Ok(Data { memory: Mmap::new(fd, offset, page + size, false)?, page, size, joined: Vec::new() })
     }
 
     /// Returns the write position.
@@ -154,7 +156,7 @@ impl Data {
     /// No one may write there while the reference exists.
     unsafe fn record(&mut self, position: u64, len: usize) -> Option<&[u8]> {
         let at = self.offset(position);
-        let first = len.min(PAGE + self.size - at);
+        let first = len.min(self.page + self.size - at);
         if first == len {
             // SAFETY: guaranteed by the caller.
             return unsafe { self.memory.bytes(at, len) };
@@ -165,13 +167,13 @@ impl Data {
         self.joined.resize(len, 0);
         let (head, tail) = self.joined.split_at_mut(first);
         self.memory.copy_out(at, head);
-        self.memory.copy_out(PAGE, tail);
+        self.memory.copy_out(self.page, tail);
         Some(&self.joined)
     }
 
     /// Returns the byte of the mapping at a position.
     fn offset(&self, position: u64) -> usize {
-        PAGE + (position as usize & (self.size - 1))
+        self.page + (position as usize & (self.size - 1))
     }
 }
 
@@ -180,12 +182,15 @@ mod tests {
     use super::super::mmap::memory_file;
     use super::*;
 
+    /// Bytes of the data, a page of any machine.
+    const PAGE: usize = 1 << 16;
+
     /// Returns data of one page, whose byte `n` is `n % 251`.
     fn data() -> Data {
-        let file = memory_file(2 * PAGE);
-        let mut kernel = Mmap::new(file.as_fd(), 0, 2 * PAGE, true).unwrap();
+        let file = memory_file(page_size() + PAGE);
+        let mut kernel = Mmap::new(file.as_fd(), 0, page_size() + PAGE, true).unwrap();
         kernel.write(0, &(7u64 << 20).to_ne_bytes());
-        kernel.write(PAGE, &bytes(0, PAGE));
+        kernel.write(page_size(), &bytes(0, PAGE));
         Data::new(file.as_fd(), 0, PAGE).unwrap()
     }
 

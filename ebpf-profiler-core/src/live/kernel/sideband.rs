@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::mmap::Mmap;
+use super::mmap::{Mmap, page_size};
 use super::perf;
 use crate::sample::{Batch, FileId, Life, LifeEvent, MapEvent};
 
@@ -22,7 +22,6 @@ const SIZE: usize = 256 * 1024;
 /// replaced are lost until then.
 const WATERMARK: u32 = 1;
 
-const PAGE: usize = 4096;
 const HEAD: usize = 8;
 const TAIL: usize = 16;
 
@@ -34,6 +33,8 @@ const READ: usize = 1032;
 pub(in crate::live) struct Sideband {
     event: OwnedFd,
     buffer: Mmap,
+    /// Bytes in front of the records: a page.
+    page: usize,
     record: Vec<u8>,
     /// The path of the last mapping: the next one often has the same.
     path: Arc<str>,
@@ -43,8 +44,9 @@ impl Sideband {
     /// Opens the events of `cpu`.
     pub(in crate::live) fn open(cpu: u32) -> io::Result<Sideband> {
         let event = perf::life(cpu, WATERMARK)?;
-        let buffer = Mmap::new(event.as_fd(), 0, PAGE + SIZE, true)?;
-        Ok(Sideband { event, buffer, record: Vec::new(), path: Arc::default() })
+        let page = page_size();
+        let buffer = Mmap::new(event.as_fd(), 0, page + SIZE, true)?;
+        Ok(Sideband { event, buffer, page, record: Vec::new(), path: Arc::default() })
     }
 
     /// Returns a descriptor that is readable when the watermark is reached.
@@ -89,8 +91,8 @@ impl Sideband {
         let at = position as usize % SIZE;
         let first = to.len().min(SIZE - at);
         let (left, right) = to.split_at_mut(first);
-        self.buffer.copy_out(PAGE + at, left);
-        self.buffer.copy_out(PAGE, right);
+        self.buffer.copy_out(self.page + at, left);
+        self.buffer.copy_out(self.page, right);
     }
 }
 

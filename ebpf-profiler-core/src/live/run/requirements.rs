@@ -89,10 +89,14 @@ const CAPABILITIES: &str =
 fn kernel() -> Requirement {
     Requirement {
         what: "kernel",
-        state: state(!KernelFeature::Ring.is_missing(), State::Missing),
+        state: state(!KernelFeature::BASIS.is_missing(), State::Missing),
         found: version::release(),
         purpose: "has the ring buffers through which samples leave it",
-        remedy: "boot Linux 5.10 or newer, for the ring buffers through which samples leave it",
+        remedy: if cfg!(target_arch = "aarch64") {
+            "boot Linux 6.1 or newer, which compiles the sampling programs for arm64"
+        } else {
+            "boot Linux 5.10 or newer, for the ring buffers through which samples leave it"
+        },
     }
 }
 
@@ -113,7 +117,7 @@ fn architecture() -> Requirement {
         state: state(crate::live::IS_SUPPORTED, State::Missing),
         found: std::env::consts::ARCH.to_owned(),
         purpose: "the kernel side is compiled for it",
-        remedy: "use x86_64; the kernel side is compiled for no other yet",
+        remedy: "use x86_64 or arm64; the kernel side is compiled for no other yet",
     }
 }
 

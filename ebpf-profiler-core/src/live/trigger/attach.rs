@@ -77,9 +77,13 @@ enum Point {
     },
 }
 
+/// The tracepoint at the entry of the interrupt that a CPU requests of itself; on arm64 that of all interrupts by other CPUs, of which
+/// it is one.
+const INTERRUPT: &CStr = if cfg!(target_arch = "aarch64") { c"ipi_entry" } else { c"irq_work_entry" };
+
 /// The tracepoints of off-CPU time, in the order in which their programs are attached.
 const SWITCHES: [(&str, &CStr); 4] = [
-    ("resumed", c"irq_work_entry"),
+    ("resumed", INTERRUPT),
     ("woken", c"sched_wakeup"),
     ("waking", c"sched_waking"),
     ("switched", c"sched_switch"),

@@ -131,6 +131,10 @@ impl OffCpu {
     }
 }
 
+/// The code that enters the interrupt.
+const INTERRUPT_ENTRY: &str =
+    if cfg!(target_arch = "aarch64") { "el1h_64_irq" } else { "asm_sysvec_irq_work" };
+
 /// Fails on kernels that are too old.
 pub(super) fn check_kernel() -> Result<(), AttachError> {
     KernelFeature::UserRing.refuse("off-CPU time").map_or(Ok(()), |what| Err(AttachError::unsupported(what)))
@@ -145,7 +149,7 @@ fn interrupt() -> Option<[u64; 2]> {
         let mut parts = line.split_ascii_whitespace();
         let address = u64::from_str_radix(parts.next()?, 16).ok().filter(|&address| address != 0)?;
         match (from, parts.nth(1)?) {
-            (None, "asm_sysvec_irq_work") => from = Some(address),
+            (None, INTERRUPT_ENTRY) => from = Some(address),
             // The list is in the order of addresses.
             (Some(from), _) if address > from => return Some([from, address]),
             _ => {}

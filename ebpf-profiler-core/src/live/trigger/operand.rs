@@ -14,11 +14,15 @@ pub(super) struct Operand {
     is_memory: bool,
 }
 
-/// Word of the program counter in the kernel's registers.
+/// Word of the program counter in the kernel's registers of x86_64.
 const PC: u64 = 16;
 
 /// Words of the registers of the arguments of a function, in their order.
-const ARGUMENTS: [u64; 6] = [14, 13, 12, 11, 9, 8];
+const ARGUMENTS: [u64; 6] =
+    if cfg!(target_arch = "aarch64") { [0, 1, 2, 3, 4, 5] } else { [14, 13, 12, 11, 9, 8] };
+
+/// Word of the register of the result of a function.
+const RESULT: u64 = if cfg!(target_arch = "aarch64") { 0 } else { 10 };
 
 /// Number of arguments of a function in registers.
 pub(super) const MAX_ARGUMENTS: u32 = ARGUMENTS.len() as u32;
@@ -36,7 +40,8 @@ impl Operand {
     };
 
     /// The result of a function, at its return.
-    pub(super) const RESULT: Operand = Operand { displacement: 0, base: 10, is_signed: true, ..Operand::ONE };
+    pub(super) const RESULT: Operand =
+        Operand { displacement: 0, base: RESULT, is_signed: true, ..Operand::ONE };
 
     /// Returns argument `index` of a function, at its entry; 1 if it is not in a register.
     pub(super) const fn argument(index: u32) -> Operand {

@@ -138,8 +138,8 @@ pub(super) fn bounded<T>(found: Vec<T>, most: usize, what: &'static str) -> Resu
 
 /// Folders of libraries.
 const FOLDERS: [&str; 7] = [
-    "/lib/x86_64-linux-gnu",
-    "/usr/lib/x86_64-linux-gnu",
+    if cfg!(target_arch = "aarch64") { "/lib/aarch64-linux-gnu" } else { "/lib/x86_64-linux-gnu" },
+    if cfg!(target_arch = "aarch64") { "/usr/lib/aarch64-linux-gnu" } else { "/usr/lib/x86_64-linux-gnu" },
     "/lib64",
     "/usr/lib64",
     "/lib",

@@ -66,7 +66,7 @@ impl Usdt {
     }
 
     fn places_in(&self, elf: &Elf, path: &Path) -> Result<Vec<Place>, AttachError> {
-        if elf.arch() != Arch::X86_64 {
+        if elf.arch() != Arch::HOST {
             return Err(AttachError::invalid(format!("{} is for another architecture", path.display())));
         }
         let (provider, name) = (Names::new(&self.provider)?, Names::new(&self.name)?);
@@ -102,6 +102,9 @@ impl Usdt {
             )));
         }
         let Some(index) = self.argument else { return Ok(Place { semaphore, ..place }) };
+        if elf.arch() != Arch::X86_64 {
+            return Err(AttachError::unsupported("arguments of static probes are read on x86_64 only"));
+        }
         let mut arguments = note.arguments.split_ascii_whitespace();
         let text = arguments.nth(index as usize).ok_or_else(|| {
             let count = note.arguments.split_ascii_whitespace().count();

@@ -16,6 +16,8 @@ impl Arch for Aarch64 {
     const SIGNAL_FP: u64 = 176 + 8 + 29 * 8;
     const SIGNAL_SP: u64 = 176 + 8 + 31 * 8;
     const SIGNAL_PC: u64 = 176 + 8 + 32 * 8;
+    const SIGNAL_LINK: Option<(u8, u64)> = Some((aarch64::LR as u8, 176 + 8 + 30 * 8));
+    const UPROBE_SLOT: u64 = 4;
 
     const JS_FUNCTION: usize = 1;
     // x20 and x19; RJIT has no code for arm64; x0 and x1

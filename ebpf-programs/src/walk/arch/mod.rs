@@ -13,6 +13,14 @@ use crate::machine::Machine;
 pub use aarch64::Aarch64;
 pub use x86_64::X86_64;
 
+/// The architecture that this library is compiled for.
+#[cfg(target_arch = "aarch64")]
+pub type Host = Aarch64;
+
+/// The architecture that this library is compiled for.
+#[cfg(not(target_arch = "aarch64"))]
+pub type Host = X86_64;
+
 /// An architecture.
 pub trait Arch {
     /// The DWARF number of the stack pointer.
@@ -28,6 +36,11 @@ pub trait Arch {
     const SIGNAL_SP: u64;
     /// Byte offset of the interrupted frame pointer in that context.
     const SIGNAL_FP: u64;
+    /// DWARF number of the register that holds a leaf's return address, and byte offset of the interrupted one in that context;
+    /// `None` if calls push it.
+    const SIGNAL_LINK: Option<(u8, u64)>;
+    /// Size of the kernel's copy of an instruction that a uprobe replaced, in bytes.
+    const UPROBE_SLOT: u64;
 
     /// The DWARF number of the register in which V8's code passes the called function.
     const JS_FUNCTION: usize;

@@ -26,6 +26,8 @@ impl Arch for X86_64 {
     const SIGNAL_FP: u64 = 120;
     const SIGNAL_SP: u64 = 160;
     const SIGNAL_PC: u64 = 168;
+    const SIGNAL_LINK: Option<(u8, u64)> = None;
+    const UPROBE_SLOT: u64 = 128;
     // rdi
     const JS_FUNCTION: usize = 5;
     // r12 and r13, r14 and r15, rdi and rsi

@@ -57,6 +57,10 @@ const TRACEPOINTS: [(&str, &CStr); 3] = [
     ("exited", c"sched_process_exit"),
 ];
 
+/// Path of the saved thread pointer in the kernel's `task_struct`.
+const THREAD_POINTER: &str =
+    if cfg!(target_arch = "aarch64") { "thread.uw.tp_value" } else { "thread.fsbase" };
+
 /// The constant with the walkers that a program has.
 const WALKERS: &str = "WALKERS";
 
@@ -109,6 +113,7 @@ pub(super) fn load(
     walk_time: Duration,
 ) -> Result<Loaded, StartError> {
     check_kernel()?;
+    let walkers = walkers & walks::WRITTEN_WALKERS;
     let older = Older::of_this_kernel();
     check_object(older::object(older.as_ref()))?;
     memlock::raise();
@@ -263,7 +268,7 @@ fn configure(map: Map, ring: u32, exclude: u32, walk_time: Duration) -> Result<S
         version: abi::VERSION,
         wakeup_bytes: ring / 4,
         excluded_pid: exclude,
-        fsbase_offset: at("thread.fsbase"),
+        fsbase_offset: at(THREAD_POINTER),
         pid_offset: at("pid"),
         tgid_offset: at("tgid"),
         table_generation: 0,
@@ -323,7 +328,7 @@ fn check_kernel() -> Result<(), StartError> {
     if !fs::exists(VMLINUX).unwrap_or_default() {
         return Err(StartError::NoTypes);
     }
-    if KernelFeature::Ring.is_missing() {
+    if KernelFeature::BASIS.is_missing() {
         return Err(StartError::OldKernel { release: version::release() });
     }
     Ok(())
@@ -347,6 +352,7 @@ mod tests {
     #[test]
     fn the_objects_are_of_this_version() {
         check_object(ebpf_programs::OBJECT).unwrap();
+        #[cfg(target_arch = "x86_64")]
         check_object(ebpf_programs::OBJECT_5_10).unwrap();
     }
 

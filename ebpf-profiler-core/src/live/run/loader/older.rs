@@ -2,7 +2,9 @@
 
 use std::env;
 
-use ebpf_programs::{OBJECT, OBJECT_5_10};
+use ebpf_programs::OBJECT;
+#[cfg(target_arch = "x86_64")]
+use ebpf_programs::OBJECT_5_10;
 
 use crate::live::kernel::feature::KernelFeature;
 use crate::live::kernel::types::KernelTypes;
@@ -18,8 +20,11 @@ pub(super) struct Older {
 }
 
 impl Older {
-    /// Returns the constants for the running kernel; `None` if it has `bpf_loop`.
+    /// Returns the constants for the running kernel; `None` if it has `bpf_loop`, as all that are supported on arm64.
     pub(super) fn of_this_kernel() -> Option<Older> {
+        if cfg!(target_arch = "aarch64") {
+            return None;
+        }
         let is_forced = env::var_os(WITHOUT_LOOP).is_some_and(|value| value == "1");
         (is_forced || KernelFeature::Loop.is_missing()).then(Older::new)
     }
@@ -44,7 +49,11 @@ impl Older {
 
 /// Returns the kernel object for constants of older kernels, or for none.
 pub(super) fn object(older: Option<&Older>) -> &'static [u8] {
-    if older.is_some() { OBJECT_5_10 } else { OBJECT }
+    match older {
+        #[cfg(target_arch = "x86_64")]
+        Some(_) => OBJECT_5_10,
+        _ => OBJECT,
+    }
 }
 
 /// Returns `true` if requests of disks are issued with their queue: the tracepoint's description has this argument, the request, and
@@ -68,7 +77,7 @@ fn kernel_stack() -> [u8; 8] {
     (u64::from(size) << 32 | u64::from(at)).to_le_bytes()
 }
 
-#[cfg(test)]
+#[cfg(all(test, target_arch = "x86_64"))]
 mod tests {
     use ebpf_programs::abi::interpreter::walker;
 

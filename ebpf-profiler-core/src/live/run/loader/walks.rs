@@ -19,6 +19,9 @@ use crate::live::trigger::{Trigger, Walk};
 /// The walker of lists, as a set.
 const LISTS: u32 = 1 << walker::LIST;
 
+/// The walkers that are written for this architecture, as a set. Those for frames on the native stack know the registers of x86_64 only.
+pub(super) const WRITTEN_WALKERS: u32 = if cfg!(target_arch = "aarch64") { LISTS } else { u32::MAX };
+
 /// Returns the name of the clock's program for a set of walkers. The kernel loads those without
 /// walkers, and with that of lists alone, in half of the time.
 fn sampler(walkers: u32) -> &'static str {
@@ -146,7 +149,7 @@ impl Walks {
 
     /// Starts a thread that loads the clock's program with the requested walkers, if it lacks any.
     fn begin_to_load(&mut self) -> Result<(), StartError> {
-        let walkers = self.needed.bits() | self.has;
+        let walkers = self.needed.bits() & WRITTEN_WALKERS | self.has;
         if walkers == self.has || self.sampler.is_none() {
             self.has = walkers;
             return Ok(());
