@@ -50,11 +50,13 @@ fn serve(stream: TcpStream, limit: usize, bodies: &Sender<Vec<u8>>) -> Option<()
     let mut body = vec![0; len];
     reader.read_exact(&mut body).unwrap();
     let status = if len > limit { "413 Content Too Large" } else { "200 OK" };
+    // Before the answer, after which the exporter may end the test.
+    let is_running = len > limit || bodies.send(body).is_ok();
     reader
         .into_inner()
         .write_all(format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n").as_bytes())
         .unwrap();
-    if len > limit { Some(()) } else { bodies.send(body).ok() }
+    is_running.then_some(())
 }
 
 fn export(exporter: &mut Exporter, seed: u64) {
