@@ -15,10 +15,10 @@ use super::code::Code;
 use super::heap::Heap;
 
 /// Maximum number of compilations that are kept.
-const MAX_CODES: usize = 16;
+const MAX_CODES: usize = 8;
 
-/// Maximum size of machine code that is kept, in bytes.
-const MAX_SIZE: u32 = 1 << 17;
+/// Maximum size of machine code that is kept, in bytes: 256 KiB for each process.
+const MAX_SIZE: u32 = 1 << 15;
 
 /// The compilations that were named last.
 #[derive(Default)]
@@ -57,7 +57,7 @@ impl FormerCodes {
 
     /// Returns the function at an address with a check, and the offset in its code.
     pub(super) fn find(&self, pc: u64, check: u32) -> Option<(&Arc<Function>, u32)> {
-        // Code before the newest one is the likelier to be another one by chance.
+        // Not an older one as well: each that is compared may match by chance.
         let code = self.newest_at(pc)?;
         let offset = pc.wrapping_sub(code.code.start) as usize;
         let around = code.instructions.get(offset.checked_sub(8)?..)?.first_chunk::<16>()?;
