@@ -67,11 +67,15 @@ impl Attached for Names {
             return Err(Reason::Replaced);
         }
         let start_line = code.number(offsets.code.first_line)?;
-        let word = |at: u64| match u32::try_from(at.wrapping_sub(address)).map(|at| code.word(at)) {
-            Ok(Ok(word)) => Ok(word),
-            _ => Ok::<u64, Reason>(memory.u64(at)?),
+        let with_code = |at: u64, buffer: &mut [u8]| match code.bytes(at.wrapping_sub(address), buffer.len())
+        {
+            Some(bytes) => {
+                buffer.copy_from_slice(bytes);
+                Ok(())
+            }
+            None => memory.read(at, buffer),
         };
-        if !self.walker.has(address, check, word)? {
+        if !self.walker.has(address, check, &with_code)? {
             return Err(Reason::Replaced);
         }
         let (name, file) = (code.word(offsets.code.name)?, code.word(offsets.code.filename)?);
@@ -93,7 +97,7 @@ impl Attached for Names {
     }
 
     fn is_current(&mut self, address: u64, check: u32, memory: &dyn Memory) -> Result<bool, Reason> {
-        Ok(self.walker.has(address, check, |at| memory.u64(at))?)
+        Ok(self.walker.has(address, check, memory)?)
     }
 }
 
@@ -113,6 +117,11 @@ fn is_alive(word: u64) -> bool {
 struct Code(Vec<u8>);
 
 impl Code {
+    /// Returns bytes at a distance from its start, if it has all of them.
+    fn bytes(&self, at: u64, len: usize) -> Option<&[u8]> {
+        self.0.get(usize::try_from(at).ok()?..)?.get(..len)
+    }
+
     fn word(&self, at: u32) -> Result<u64, Reason> {
         let bytes = self.0.get(at as usize..).unwrap_or_default();
         bytes.first_chunk().copied().map(u64::from_le_bytes).ok_or(Reason::Implausible)

@@ -38,6 +38,8 @@ pub use compiled::CompiledWalker;
 pub use list::{ListWalker, ThreadLists};
 pub use path::FramePath;
 
+use super::{Memory, Unreadable};
+
 /// Maximum number of address ranges of an interpreter loop.
 pub const MAX_RANGES: usize = LOOPS;
 
@@ -229,7 +231,13 @@ impl FrameWalker {
         }
         let at = address.wrapping_add(check.into());
         if interpreter.check_words > CHECK_WORDS {
-            return check::of_contents(at, interpreter.check_words, u32::MAX, word);
+            return check::of_contents(at, interpreter.check_words, u32::MAX, |address, buffer| {
+                for (index, bytes) in (0..).zip(buffer.chunks_mut(8)) {
+                    let word = word(address.wrapping_add(8 * index))?.to_le_bytes();
+                    bytes.copy_from_slice(&word[..bytes.len()]);
+                }
+                Ok(())
+            });
         }
         if interpreter.check_words == 0 {
             // The aligned word holds all four bytes, unless the function isn't aligned itself.
@@ -248,22 +256,18 @@ impl FrameWalker {
     ///
     /// # Errors
     ///
-    /// Returns the error of `word`.
+    /// [`Unreadable`] unless the function is mapped.
     #[doc(hidden)]
-    pub fn has<E>(
-        &self,
-        address: u64,
-        check: u32,
-        mut word: impl FnMut(u64) -> Result<u64, E>,
-    ) -> Result<bool, E> {
+    pub fn has(&self, address: u64, check: u32, memory: &dyn Memory) -> Result<bool, Unreadable> {
         let interpreter = &self.0.interpreter;
         let check = check & CHECK_BITS;
         if interpreter.check_words <= CHECK_WORDS {
-            return Ok(self.check(address, word)? == check);
+            return Ok(self.check(address, |at| memory.u64(at))? == check);
         }
         let at = address.wrapping_add(interpreter.frames.check.into());
+        let read = |address: u64, buffer: &mut [u8]| memory.read(address, buffer);
         for hashed in (0..1 << TEXTS).rev() {
-            if check::of_contents(at, interpreter.check_words, hashed, &mut word)? == check {
+            if check::of_contents(at, interpreter.check_words, hashed, read)? == check {
                 return Ok(true);
             }
         }
