@@ -6,19 +6,19 @@ use aya_ebpf::helpers::generated::bpf_probe_read_kernel;
 use ebpf_programs::abi::cpu_buffer::{MAX_RECORD_WORDS, WORDS};
 
 use crate::arch;
-use crate::level;
 use crate::maps::CPU_BUFFERS;
 use crate::scratch::Record;
+use crate::slot;
 
 /// Copies the first `words` words of `record` into the buffer of `cpu`. Returns `false` if they do not fit, or if an
 /// interrupted program writes to it.
 #[inline(always)]
 pub(crate) fn put(cpu: u32, record: &Record, words: u32) -> bool {
-    if !level::claim_buffer(cpu) {
+    if !slot::claim_buffer(cpu) {
         return false;
     }
     let is_done = put_alone(cpu, record, words);
-    level::release_buffer(cpu);
+    slot::release_buffer(cpu);
     is_done
 }
 

@@ -42,8 +42,7 @@ pub(crate) fn allocate(context: &ProbeContext) -> bool {
             None => budget::count_skipped(event, start),
         }
     }
-    // The return pops the return address, where a call pushes it.
-    let opened = opening_key(event, context.word(word::SP) + PUSHED_BY_CALL);
+    let opened = called_key(event, context);
     // SAFETY: the value is copied.
     if let Some(Opening { sample, moved, moved_from, .. }) = unsafe { OPENINGS.get(&opened) }.copied() {
         // Another of the functions jumped to this one, or never returned.
@@ -67,17 +66,12 @@ pub(crate) fn allocate(context: &ProbeContext) -> bool {
 pub(crate) fn walk(context: &ProbeContext) {
     let start = budget::start();
     let event = cookie(context) as u16;
-    let Some(opening) = OPENINGS.get_ptr_mut(opening_key(event, context.word(word::SP) + PUSHED_BY_CALL))
-    else {
-        return;
-    };
+    let Some(opening) = OPENINGS.get_ptr_mut(called_key(event, context)) else { return };
     // SAFETY: the value stays allocated while the program runs.
     let value = unsafe { (*opening).value };
     if let Some((time, cpu)) = sample::take_held(context, event, value) {
         // Looked up again, because registers are few.
-        if let Some(opening) =
-            OPENINGS.get_ptr_mut(opening_key(event, context.word(word::SP) + PUSHED_BY_CALL))
-        {
+        if let Some(opening) = OPENINGS.get_ptr_mut(called_key(event, context)) {
             // SAFETY: the value stays allocated while the program runs.
             unsafe {
                 (*opening).sample.cpu = cpu;
@@ -161,6 +155,12 @@ fn key(event: u16, address: u64) -> Key {
 fn pid() -> u32 {
     // SAFETY: the helper has no conditions.
     (unsafe { bpf_get_current_pid_tgid() } >> 32) as u32
+}
+
+/// Returns the key of a call that begins. Its return pops the return address, where a call pushes it.
+#[inline(always)]
+fn called_key(event: u16, context: &ProbeContext) -> span::Key {
+    opening_key(event, context.word(word::SP) + PUSHED_BY_CALL)
 }
 
 #[inline(always)]

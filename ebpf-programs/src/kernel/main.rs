@@ -24,8 +24,6 @@ mod cpu_buffer;
 
 mod drive;
 
-mod level;
-
 mod life;
 
 mod maps;
@@ -39,6 +37,8 @@ mod own;
 mod raw;
 
 mod scratch;
+
+mod slot;
 
 mod filter;
 
@@ -392,7 +392,7 @@ static WALKERS: u32 = u32::MAX;
 #[unsafe(link_section = ".rodata")]
 static NESTED: u32 = 1;
 
-/// Number of CPUs with a [slot](level) of their own. Set by the loader.
+/// Number of CPUs with a [slot](slot) of their own. Set by the loader.
 #[unsafe(no_mangle)]
 #[unsafe(link_section = ".rodata")]
 static CPUS: u32 = 1;

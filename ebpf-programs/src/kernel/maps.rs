@@ -18,9 +18,9 @@ use ebpf_programs::abi::own::{Event, walk};
 use ebpf_programs::abi::reason::Counter;
 use ebpf_programs::abi::span;
 
-use crate::level::Claims;
 use crate::raw::RawRecord;
 use crate::scratch::Scratch;
+use crate::slot::Claims;
 
 const MMAPABLE: usize = BPF_F_MMAPABLE as usize;
 
@@ -44,7 +44,7 @@ pub(crate) static WANTED: LruHashMap<u32, u32, 16384> = LruHashMap::new();
 #[btf_map]
 pub(crate) static ARENA: ArrayOfMaps<Chunk, { CHUNKS as usize }> = ArrayOfMaps::new();
 
-/// Working memory, one value per [slot](crate::level); the loader sets the number.
+/// Working memory, one value per [slot](crate::slot); the loader sets the number.
 #[btf_map]
 pub(crate) static SCRATCH: Array<Scratch, 1> = Array::new();
 
@@ -56,7 +56,7 @@ pub(crate) static RAW_RECORDS: Array<RawRecord, 1> = Array::new();
 #[btf_map]
 pub(crate) static CLAIMS: Array<Claims, 1> = Array::new();
 
-/// Counters, one value per [row](crate::level); the loader sets the number.
+/// Counters, one value per [row](crate::slot); the loader sets the number.
 #[btf_map]
 pub(crate) static COUNTERS: Array<[u64; Counter::WORDS], 1, MMAPABLE> = Array::new();
 

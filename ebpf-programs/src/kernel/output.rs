@@ -13,13 +13,13 @@ use ebpf_programs::abi::record::{End, Head, MAX_WORDS, kind};
 
 use crate::maps::{CONFIG, COUNTERS, RING, WAKE};
 use crate::scratch::{HEAD_WORDS, RECORD_WORDS, Scratch};
-use crate::{cpu_buffer, level};
+use crate::{cpu_buffer, slot};
 
 /// The counters of one CPU.
 pub(crate) struct Counters(*mut [u64; Counter::WORDS]);
 
 impl Counters {
-    /// Returns the counters of a [slot](crate::level).
+    /// Returns the counters of a [slot](crate::slot).
     #[inline(always)]
     pub(crate) fn of(slot: u32) -> Option<Counters> {
         COUNTERS.get_ptr_mut(slot).map(Counters)
@@ -28,7 +28,7 @@ impl Counters {
     /// Counts one lost event, outside of any slot. Only these counters are written by several programs.
     #[inline(always)]
     pub(crate) fn lose(cpu: u32, counter: Counter) {
-        let Some(counters) = COUNTERS.get_ptr_mut(level::lost_row(cpu)) else { return };
+        let Some(counters) = COUNTERS.get_ptr_mut(slot::lost_row(cpu)) else { return };
         // SAFETY: the index is in bounds, and the addition is atomic.
         unsafe { add_atomically(&raw mut (*counters)[counter as usize], 1) };
     }

@@ -12,10 +12,10 @@ use ebpf_programs::walk::arch::Arch as _;
 
 use crate::arch::Native;
 use crate::drive::{self, Step};
-use crate::level;
 use crate::maps::{PROCESSES, RAW_RECORDS, RAW_SENT, RING};
 use crate::output::{self, Counters};
 use crate::scratch::{PAGE, RECORD_WORDS, Scratch, thread_pointer, walkers};
+use crate::slot;
 use crate::uretprobe;
 
 /// Words of eight bytes in a raw record; a power of two, so that an index can be masked.
@@ -57,7 +57,7 @@ pub(crate) fn grant(scratch: &mut Scratch, config: &Config, stop: Stop) -> Optio
     if most < MIN_COPY {
         return None;
     }
-    scratch.copy.buffer = level::claim_raw(scratch.head().cpu)?;
+    scratch.copy.buffer = slot::claim_raw(scratch.head().cpu)?;
     Some(most)
 }
 
@@ -129,7 +129,7 @@ pub(crate) fn send<const SET: u32>(
     head.user = user;
     head.copied = (copied / 8) as u16;
     let is_sent = send_copied(scratch, at + copied / 8, config, counters);
-    level::release_raw(buffer);
+    slot::release_raw(buffer);
     is_sent
 }
 

@@ -14,7 +14,7 @@ use crate::drive::{self, Step};
 use crate::maps::{CONFIG, PROCESSES, SCRATCH};
 use crate::output::{self, Counters};
 use crate::scratch::{ALL, HEAD_WORDS, Scratch, walkers};
-use crate::{budget, filter as filters, level, life, raw, time_limit, user_registers};
+use crate::{budget, filter as filters, life, raw, slot, time_limit, user_registers};
 
 /// Takes one sample of kind number `event` with a value, or none because of the [budget].
 #[inline(always)]
@@ -45,12 +45,12 @@ pub(crate) fn take_two<C: Context>(context: &C, event: u16, first: u64, second: 
 fn take_both<C: Context, const SET: u32>(context: &C, event: u16, first: u64, second: u64) {
     // SAFETY: the helper has no conditions.
     let cpu = unsafe { bpf_get_smp_processor_id() };
-    match level::claim(cpu) {
+    match slot::claim(cpu) {
         Some(slot) => {
             take_in::<C, SET>(slot, cpu, context, event, [first, second], 0);
-            level::release(slot);
+            slot::release(slot);
         }
-        None => Counters::lose(cpu, level::loss(cpu)),
+        None => Counters::lose(cpu, slot::loss(cpu)),
     }
 }
 
@@ -60,15 +60,15 @@ fn take_both<C: Context, const SET: u32>(context: &C, event: u16, first: u64, se
 pub(crate) fn take_held<C: Context>(context: &C, event: u16, value: u64) -> Option<(u64, u32)> {
     // SAFETY: the helper has no conditions.
     let cpu = unsafe { bpf_get_smp_processor_id() };
-    let Some(slot) = level::claim(cpu) else {
-        Counters::lose(cpu, level::loss(cpu));
+    let Some(slot) = slot::claim(cpu) else {
+        Counters::lose(cpu, slot::loss(cpu));
         return None;
     };
     let is_sent = take_in::<C, ALL>(slot, cpu, context, event, [value, 0], kind::HELD);
     let scratch = SCRATCH.get_ptr_mut(slot);
     // SAFETY: the value belongs to this slot, which is claimed.
     let time = scratch.map_or(0, |scratch| unsafe { (*scratch).head().time });
-    level::release(slot);
+    slot::release(slot);
     is_sent.then_some((time, cpu))
 }
 

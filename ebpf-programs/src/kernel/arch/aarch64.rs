@@ -35,7 +35,7 @@ pub(crate) fn is_user(saved: impl Fn(usize) -> u64) -> bool {
     saved(word::PSTATE) & MODE == 0 && saved(word::SP) != 0
 }
 
-/// Returns `false`: entry code saves registers while interrupts are off, those of counters too.
+/// Returns `false`: interrupts are off while entry code saves registers, also those of counters.
 #[inline(always)]
 pub(crate) fn is_entering(_: u64, _: u64) -> bool {
     false

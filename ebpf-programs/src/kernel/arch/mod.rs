@@ -3,15 +3,14 @@
 
 #[cfg(bpf_target_arch = "aarch64")]
 mod aarch64;
+#[cfg(bpf_target_arch = "aarch64")]
+use aarch64 as target;
 
 #[cfg(not(bpf_target_arch = "aarch64"))]
 mod x86_64;
-
-#[cfg(bpf_target_arch = "aarch64")]
-pub(crate) use aarch64::{
-    Native, PUSHED_BY_CALL, Saved, is_entering, is_user, order_reads, publish, registers, word,
-};
 #[cfg(not(bpf_target_arch = "aarch64"))]
-pub(crate) use x86_64::{
+use x86_64 as target;
+
+pub(crate) use target::{
     Native, PUSHED_BY_CALL, Saved, is_entering, is_user, order_reads, publish, registers, word,
 };

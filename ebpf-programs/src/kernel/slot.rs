@@ -14,8 +14,8 @@
 //! A CPU tries eight of the shared slots, from a different one on than its neighbours. The buffers of raw records, of which there
 //! are fewer than CPUs, are shared in the same way.
 //!
-//! The clock alone never interrupts itself. On a CPU with a slot of its own it needs no flag: the loader sets [`NESTED`] before the
-//! programs are verified, and the verifier removes the code for it.
+//! A clock that is the only trigger never interrupts itself, and needs no flag on a CPU with a slot of its own. The loader sets
+//! [`NESTED`] before the programs are verified; if it is 0, the verifier removes the code for flags.
 
 use aya_ebpf::helpers::generated::bpf_get_smp_processor_id;
 use ebpf_programs::abi::reason::Counter;
