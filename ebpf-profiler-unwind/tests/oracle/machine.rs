@@ -49,6 +49,9 @@ fn plus(base: u64, offset: i32) -> u64 {
     base.wrapping_add_signed(offset.into())
 }
 
+/// Bytes that the linkage table of arm64 pushes: a register, and the return address.
+const PUSHED_BY_LINKAGE_TABLE: i64 = 16;
+
 fn fp_of(arch: Arch) -> u16 {
     if arch == Arch::X86_64 { 6 } else { 29 }
 }
@@ -113,12 +116,14 @@ impl Context<'_> {
         }
         let cfa = match row.cfa() {
             CfaRule::RegisterAndOffset { register, offset } => {
-                Some(self.register(*register, pc).wrapping_add_signed(*offset))
+                let pushed = if self.is_resolver(row) { PUSHED_BY_LINKAGE_TABLE } else { 0 };
+                Some(self.register(*register, pc).wrapping_add_signed(*offset + pushed))
             }
             CfaRule::Expression(expression) => self.evaluate(expression, pc, None),
         };
         let Some(cfa) = cfa else { return Said::Nothing };
         let ra = match (ra, self.arch) {
+            _ if self.is_resolver(row) => Some(memory(cfa.wrapping_sub(8))),
             (None | Some(RegisterRule::SameValue), Arch::X86_64) => None,
             (rule, _) => self.restored(self.ra, rule, cfa, pc),
         };
@@ -133,6 +138,16 @@ impl Context<'_> {
             ra,
             signed,
         })
+    }
+
+    /// Returns `true` for the rows of glibc's `_dl_runtime_resolve` on arm64, which have the return
+    /// address above the canonical frame address: they leave what the linkage table pushed to the
+    /// caller's frame, so that this is too low.
+    fn is_resolver(&self, row: &Row) -> bool {
+        let fp = row.register(Register(fp_of(self.arch)));
+        self.arch == Arch::Aarch64
+            && row.register(self.ra) == Some(RegisterRule::Offset(8))
+            && matches!(fp, None | Some(RegisterRule::SameValue))
     }
 
     fn register(&self, number: Register, pc: u64) -> u64 {
