@@ -66,7 +66,7 @@ struct Part<'a> {
     region: &'a Region,
     /// `true` if a runtime owns it.
     is_owned: bool,
-    /// Index of the runtime that owns it, from 1 on, or of the one whose loop is in it; 0 for none.
+    /// Index, from 1 on, of the runtime that owns it or has its loop there; 0 for none.
     interpreter: u16,
 }
 

@@ -65,9 +65,9 @@ mod names;
 
 mod pace;
 
-mod publish;
-
 mod processes;
+
+mod publish;
 
 mod published;
 

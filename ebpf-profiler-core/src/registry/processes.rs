@@ -43,7 +43,7 @@ pub(crate) struct Processes {
     due: Vec<u32>,
     /// Time of the last lost life event: what was known before is to be verified.
     pub(super) lost: u64,
-    /// The value of `lost` up to which processes that are gone were dropped.
+    /// Value of `lost` at the last search for processes that are gone.
     pub(super) swept: u64,
     /// Number of processes that exceeded their share of the limits.
     pub(super) exceeding: u64,
@@ -173,7 +173,7 @@ impl Processes {
     /// Adds a process that `parent` forked.
     pub(super) fn fork(&mut self, pid: u32, parent: u32) -> &Entry {
         if let Some(selected) = &mut self.selected {
-            // The id may have been that of a selected process.
+            // A selected process may have had this id before.
             if selected.contains(&parent) {
                 selected.insert(pid)
             } else {

@@ -52,12 +52,12 @@ impl FrameWord {
         self.0 & ((1 << frame::SHAPE_SHIFT) - 1)
     }
 
-    /// Returns `true` if the address of a native frame is that of the next instruction, not of a call.
+    /// Returns `true` if a native frame has the address of its next instruction, not of a call.
     pub(crate) fn is_exact(self) -> bool {
         self.has(frame::EXACT)
     }
 
-    /// Returns the word with an address that is that of the next instruction.
+    /// Returns the word, marked as having the address of its next instruction.
     pub(crate) fn exact(self) -> FrameWord {
         FrameWord(self.0 | frame::EXACT)
     }
@@ -96,7 +96,7 @@ impl FrameWord {
         self.0 as u32
     }
 
-    /// Returns `true` for a detail whose function has the name by which the next frame called it.
+    /// Returns `true` for a detail whose function is named by the call in the next frame.
     pub(crate) fn is_named_by_caller(self) -> bool {
         self.has(frame::NAMED_BY_CALLER)
     }

@@ -1,9 +1,9 @@
 //! Compilations that were named by an address in them, and may be gone by now.
 //!
-//! Each address in a loop that was optimized while it ran is a frame of its own, so such a
-//! compilation is named again and again, the last times often after the function was freed. A copy
-//! of its machine code proves that an address was in it: the check of the frame covers the bytes
-//! there and the number of the function, which V8 never uses again.
+//! A loop that was optimized while it ran has a different frame for each address, so its code is
+//! named again and again, often until after the function was freed. A copy of the machine code
+//! proves that an address was in it: the check of a frame covers the bytes at its address, and the
+//! number of the function's script, which V8 never uses again.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -10,7 +10,7 @@ use ebpf_profiler_core::elf::Elf;
 use ebpf_profiler_core::profile::Profile;
 use ebpf_profiler_core::unwind::UnwindCompiler as _;
 
-use crate::scratch::{HANGS, Process, Scratch};
+use crate::scratch::{HANGS, ORDINARY, Process, Scratch};
 
 /// Bytes of code beside an ordinary program's: more than are compiled where all samples would wait.
 const PADDING: u64 = 34 << 20;
@@ -21,10 +21,11 @@ const PADDING: u64 = 34 << 20;
 fn large_file_delays_no_other_process() {
     test_needs::root!();
     let (of_large, of_other) = (Scratch::new("large"), Scratch::new("beside-large"));
+    let ordinary = Path::new(ORDINARY);
     let padding = of_large.path("padding.s");
     std::fs::write(&padding, format!(".text\n.fill {PADDING}, 1, 0x90\n.section .note.GNU-stack\n")).unwrap();
-    let large = of_large.compile(Path::new(ORDINARY), &["-O1", &padding]);
-    let other = of_other.compile(Path::new(ORDINARY), &["-O1"]);
+    let large = of_large.compile(ordinary, &["-O1", &padding]);
+    let other = of_other.compile(ordinary, &["-O1"]);
     let gate = Arc::new(Gate::default());
     let before = gate.clone();
     let compiler = move |elf: &Elf| {
@@ -51,8 +52,6 @@ fn large_file_delays_no_other_process() {
     eprintln!("with the table: {whole} of {all} samples are whole");
     assert!(all > 20 && whole * 100 >= all * 95, "{whole} of {all}");
 }
-
-const ORDINARY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/hostile/ordinary.c");
 
 /// Returns the numbers of whole samples and of all samples of a process.
 fn whole(profile: &Profile, process: &Process) -> (u64, u64) {

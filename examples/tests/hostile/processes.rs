@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::scratch::{FLAMEGRAPH, NOBODY, Process, Scratch, give_to_nobody};
+use crate::scratch::{FLAMEGRAPH, NOBODY, ORDINARY, Process, Scratch, give_to_nobody};
 
 /// Maximum memory of the profiler in bytes.
 const MEMORY: u64 = 100 << 20;
@@ -125,10 +125,9 @@ fn stacks_that_never_repeat_are_cut_in_their_process_alone() {
 fn a_file_with_the_build_id_of_another_does_not_replace_it() {
     test_needs::root!();
     let scratch = Scratch::new("build_id");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/hostile/ordinary.c");
     let id = "-Wl,--build-id=0x00112233445566778899aabbccddeeff00112233";
     let build = |name: &str, flags: &[&str]| {
-        let program = scratch.compile(&source, &[&[id], flags].concat());
+        let program = scratch.compile(Path::new(ORDINARY), &[&[id], flags].concat());
         let path = scratch.path(name);
         fs::rename(program, &path).unwrap();
         path

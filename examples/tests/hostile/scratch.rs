@@ -16,6 +16,9 @@ pub(crate) const AGENT: &str = env!("CARGO_BIN_EXE_agent");
 /// User id of nobody.
 pub(crate) const NOBODY: u32 = 65534;
 
+/// Source of a program that runs as usual.
+pub(crate) const ORDINARY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/hostile/ordinary.c");
+
 /// Time after which a program counts as hanging.
 pub(crate) const HANGS: Duration = Duration::from_secs(60);
 

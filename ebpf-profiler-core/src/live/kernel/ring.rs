@@ -105,7 +105,7 @@ impl Drains {
         Ok(drains)
     }
 
-    /// Announces that all records are read that are there now: later ones request a wake-up.
+    /// Announces a read of all records. Those that come after it request a wake-up.
     pub(in crate::live) fn begin(&mut self) {
         self.count += 1;
         self.memory.word(offset_of!(Wake, drains)).store(self.count, Ordering::Relaxed);
@@ -113,7 +113,8 @@ impl Drains {
         fence(Ordering::SeqCst);
     }
 
-    /// Returns `true` if a wake-up was requested since all records began to be read: some records may have come too late for it.
+    /// Returns `true` if a wake-up was requested since the last [`begin`](Drains::begin): records may
+    /// have come too late for that read.
     pub(in crate::live) fn is_requested(&self) -> bool {
         self.memory.word(offset_of!(Wake, woken)).load(Ordering::Acquire) == self.count
     }

@@ -3,14 +3,14 @@
 use std::fs::{self, File};
 use std::io::{self, Read as _};
 
-use super::other_thread::other_thread;
+use super::other_thread;
 use crate::process::{Cgroup, Description};
 
 /// Returns the description of a process, without what is in its memory. What cannot be read is
 /// unknown.
 pub(in crate::live) fn describe(pid: u32) -> Description {
     let mut description = Description::default();
-    let by_thread = || executable(other_thread(pid)?);
+    let by_thread = || executable(other_thread::of(pid)?);
     description.executable = executable(pid).or_else(by_thread).unwrap_or_default();
     if let Some((parent, created)) = text(pid, "stat").as_deref().and_then(parse_stat) {
         (description.parent, description.created) = (parent, created);

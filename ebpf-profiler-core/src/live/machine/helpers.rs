@@ -247,7 +247,7 @@ struct Slow {
     taken: Duration,
     /// Time until which its calls fail.
     until: Option<Instant>,
-    /// The thread with the call for which they fail, if that is forgiven when it returns.
+    /// The abandoned thread whose call is forgiven when it returns; `None` if it is not.
     forgiven: Option<Arc<HelperState>>,
     /// `true` if a call exceeded its time since `since`.
     has_exceeded: bool,

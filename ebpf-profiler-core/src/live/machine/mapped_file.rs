@@ -13,7 +13,7 @@ use rustix::fs::{Mode, OFlags, Stat};
 
 use super::helpers::Helpers;
 use super::inode;
-use super::other_thread::other_thread;
+use super::other_thread;
 use super::served::is_served;
 use crate::elf::{Elf, ReadAt};
 use crate::files::target::{Links, TargetFile};
@@ -168,7 +168,7 @@ struct Found {
 
 impl Mapping {
     fn find(&self) -> io::Result<Found> {
-        let id = other_thread(self.pid).unwrap_or(self.pid);
+        let id = other_thread::of(self.pid).unwrap_or(self.pid);
         let (start, end) = self.range;
         if !self.any_file_system && is_served(id, start) {
             return Err(io::ErrorKind::Unsupported.into());

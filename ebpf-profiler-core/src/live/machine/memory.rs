@@ -178,7 +178,7 @@ fn read(pid: u32, address: u64, buffer: &mut [u8]) -> io::Result<()> {
         return Ok(());
     }
     let read = read_file(pid, address, buffer);
-    read.or_else(|error| match super::other_thread::other_thread(pid) {
+    read.or_else(|error| match super::other_thread::of(pid) {
         Some(thread) => read_file(thread, address, buffer),
         None => Err(error),
     })

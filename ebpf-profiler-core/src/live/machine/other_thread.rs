@@ -5,7 +5,7 @@ use std::fs;
 /// Returns a running thread of a process whose first thread has exited.
 ///
 /// `/proc/PID` shows nothing of such a process; `/proc/TID` of another thread does.
-pub(super) fn other_thread(pid: u32) -> Option<u32> {
+pub(super) fn of(pid: u32) -> Option<u32> {
     let is_there = |id: u32| fs::read_link(format!("/proc/{id}/exe")).is_ok();
     if is_there(pid) {
         return None;

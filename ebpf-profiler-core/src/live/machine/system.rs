@@ -8,7 +8,7 @@ use super::describe;
 use super::helpers::Helpers;
 use super::mapped_file::MappedFile;
 use super::memory::ProcessMemory;
-use super::other_thread::other_thread;
+use super::other_thread;
 use super::reservation::Reservation;
 use super::{perf_map, processes};
 use crate::elf::ReadAt;
@@ -137,7 +137,7 @@ pub(in crate::live) fn mappings_of_process(pid: u32) -> io::Result<Vec<MapEvent>
     if !maps.is_empty() {
         return Ok(maps);
     }
-    other_thread(pid).map_or(Ok(maps), mappings)
+    other_thread::of(pid).map_or(Ok(maps), mappings)
 }
 
 /// Reads the executable mappings of a process, line by line.

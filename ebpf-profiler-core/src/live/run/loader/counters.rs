@@ -15,7 +15,7 @@ use crate::live::machine::capability::BPF;
 use crate::live::trigger::Trigger;
 use crate::sample::KindCost;
 
-/// Counters of the kernel side in shared memory, one row for each CPU and level.
+/// Counters of the kernel side in shared memory, one row for each slot of working memory, then one for each CPU.
 pub(in crate::live) struct Counters {
     memory: Mmap,
     rows: usize,

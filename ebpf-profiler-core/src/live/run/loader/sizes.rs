@@ -13,9 +13,8 @@
 //! | processes of [`Limits`] | 32,768 | twice those that the kernel side knows | 131,072 |
 //! | executable mappings of [`Limits`] | 262,144 | 16 for each process that the kernel side knows | 1,048,576 |
 //!
-//! CPUs are those with a number up to the highest one that is online at the start. All numbers but that of the working memory of CPUs
-//! are rounded up to a power of two. Before Linux 5.17 no CPU can share memory with another, so each has two of the first and one of the
-//! last.
+//! CPUs are counted up to the highest one that is online at the start. All numbers are rounded up to a power of two, except that of the
+//! CPUs' own working memory. Before Linux 5.17 CPUs cannot share memory: each has two pieces of working memory and one buffer.
 //! With a [`Budget`](crate::live::Budget) of memory, the
 //! machine's memory does not count, and the limits are the usual ones, reduced to what fits.
 
@@ -72,7 +71,7 @@ impl Scaled {
     }
 }
 
-/// Numbers of slots of working memory, and of buffers for raw records. The kernel side's module `level` shares them out.
+/// Numbers of slots of working memory, and of buffers for raw records. The kernel side's module `slot` shares them out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Slots {
     /// CPUs that have a slot of their own.
