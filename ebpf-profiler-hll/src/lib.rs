@@ -144,8 +144,6 @@ mod split;
 
 mod c_text;
 
-mod words;
-
 mod fde;
 
 use ebpf_profiler_core::language::Language;

@@ -162,6 +162,8 @@ mod target;
 
 mod walker;
 
+mod words;
+
 use std::fmt;
 use std::ops::Range;
 
@@ -181,6 +183,8 @@ pub use target::{LoadedFile, Target};
 pub use walker::{
     ArrayWalker, CompiledWalker, FramePath, FrameWalker, InvalidWalker, ListWalker, MAX_RANGES, ThreadLists,
 };
+#[doc(hidden)]
+pub use words::Words;
 
 /// A language: recognizes the files that hold its runtime.
 ///

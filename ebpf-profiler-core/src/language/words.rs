@@ -1,17 +1,20 @@
 //! Memory of a process as the walkers of the kernel side read it.
 
-use ebpf_profiler_core::language::Memory;
 use ebpf_programs::abi::interpreter::FRAME_BYTES;
 use ebpf_programs::machine::Machine;
 
+use super::Memory;
+
 /// Memory of a process, for [checks of functions](ebpf_programs::walk::identity).
-pub(crate) struct Words<'m> {
+#[expect(missing_debug_implementations, reason = "memory of a process has no form to print")]
+pub struct Words<'m> {
     memory: &'m dyn Memory,
     object: [u64; FRAME_BYTES / 8],
 }
 
 impl Words<'_> {
-    pub(crate) fn new(memory: &dyn Memory) -> Words<'_> {
+    /// Returns the memory of a process.
+    pub fn new(memory: &dyn Memory) -> Words<'_> {
         Words { memory, object: [0; FRAME_BYTES / 8] }
     }
 }

@@ -13,7 +13,7 @@ use super::modules::{Modules, array, functions_offset, tables, words};
 use super::name::Names;
 use crate::accessor::{Location, Origin};
 use crate::thread_local;
-use crate::words::Words;
+use ebpf_profiler_core::language::Words;
 
 /// Alignment of the data and of the registers of a scheduler.
 const ALIGNMENT: u64 = 64;

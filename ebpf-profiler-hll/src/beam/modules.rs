@@ -4,7 +4,7 @@ use ebpf_profiler_core::language::{Memory, Reason};
 use ebpf_programs::abi::beam::{ATOM, ATOM_MASK, MAX_COUNT, NAME, TABLE, TABLES};
 use ebpf_programs::walk::identity::beam::modules;
 
-use crate::words::Words;
+use ebpf_profiler_core::language::Words;
 
 /// Offsets at which the array of functions may begin in a header.
 const FUNCTIONS: std::ops::RangeInclusive<u64> = 80..=224;

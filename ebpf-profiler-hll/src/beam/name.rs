@@ -10,7 +10,7 @@ use super::characters::{characters, is_list};
 use super::lines;
 use super::modules::{Found, Modules, words};
 use super::text;
-use crate::words::Words;
+use ebpf_profiler_core::language::Words;
 
 /// The bits of a check that a frame holds.
 const CHECKED: u32 = 0xff_ffff;

@@ -14,7 +14,7 @@ use super::layout::Layout;
 use super::method::{Method, const_method};
 use super::stub::Stubs;
 use super::tables;
-use crate::words::Words;
+use ebpf_profiler_core::language::Words;
 
 /// Maximum number of methods that are cached; the same ones are inlined in many places.
 const MAX_METHODS: usize = 1 << 12;

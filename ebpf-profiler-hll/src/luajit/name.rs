@@ -9,7 +9,7 @@ use ebpf_programs::walk::identity::luajit::Prototype;
 use super::build::Build;
 use super::caller;
 use super::prototype;
-use crate::words::Words;
+use ebpf_profiler_core::language::Words;
 
 /// The bits of a check that a frame holds.
 const CHECKED: u32 = 0xff_ffff;

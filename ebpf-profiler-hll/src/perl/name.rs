@@ -17,7 +17,7 @@ use ebpf_profiler_core::language::{Attached, Function, Lines, Memory, Reason};
 use ebpf_programs::walk::identity::{LastText, perl as identity};
 
 use crate::c_text::CText;
-use crate::words::Words;
+use ebpf_profiler_core::language::Words;
 
 /// Types of values: the low byte of their flags.
 const CODE: u32 = 13;

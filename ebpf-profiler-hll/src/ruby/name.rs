@@ -11,7 +11,7 @@ use super::lines;
 use super::object::{self, kind};
 use super::offsets::Offsets;
 use super::symbol::Symbols;
-use crate::words::Words;
+use ebpf_profiler_core::language::Words;
 
 /// The bits of a check that a frame holds.
 const CHECKED: u32 = 0xff_ffff;

@@ -13,7 +13,7 @@ use ebpf_programs::walk::identity::v8 as identity;
 use super::heap::{Heap, Object};
 use super::positions::Position;
 use super::version::Version;
-use crate::words::Words;
+use ebpf_profiler_core::language::Words;
 
 /// Maximum size of a table, in bytes.
 const MAX_TABLE: usize = 1 << 20;

@@ -16,7 +16,7 @@ use super::positions::{self, Position};
 use super::script::{Script, Scripts};
 use super::shared::{self, Shared};
 use super::wasm::Modules;
-use crate::words::Words;
+use ebpf_profiler_core::language::Words;
 
 /// Maximum size of a bytecode array and of its position table, in bytes.
 const MAX_BYTECODE: usize = 1 << 22;

@@ -22,8 +22,7 @@ mod compiled;
 
 mod encoding;
 
-mod check;
-
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::ops::Range;
 
@@ -32,13 +31,14 @@ use ebpf_programs::abi::interpreter::{
     CHECK_WORDS, Description, Frames, HOPS, Interpreter, LOOPS, NO_CHECK, Others, PARAMETERS, Path, from,
     position, run, walker,
 };
+use ebpf_programs::walk::identity::{LastText, texts};
 
 pub use array::ArrayWalker;
 pub use compiled::CompiledWalker;
 pub use list::{ListWalker, ThreadLists};
 pub use path::FramePath;
 
-use super::{Memory, Unreadable};
+use super::{Memory, Unreadable, Words};
 
 /// Maximum number of address ranges of an interpreter loop.
 pub const MAX_RANGES: usize = LOOPS;
@@ -231,13 +231,20 @@ impl FrameWalker {
         }
         let at = address.wrapping_add(check.into());
         if interpreter.check_words > CHECK_WORDS {
-            return check::of_contents(at, interpreter.check_words, u32::MAX, |address, buffer| {
+            let (word, error) = (RefCell::new(word), Cell::new(None));
+            let memory = |address: u64, buffer: &mut [u8]| {
                 for (index, bytes) in (0..).zip(buffer.chunks_mut(8)) {
-                    let word = word(address.wrapping_add(8 * index))?.to_le_bytes();
-                    bytes.copy_from_slice(&word[..bytes.len()]);
+                    let word = (word.borrow_mut())(address.wrapping_add(8 * index));
+                    let word = word.map_err(|it| error.set(Some(it))).map_err(|()| Unreadable)?;
+                    bytes.copy_from_slice(&word.to_le_bytes()[..bytes.len()]);
                 }
                 Ok(())
-            });
+            };
+            let check = self.check_of_contents(at, u32::MAX, &memory);
+            return match (check, error.into_inner()) {
+                (Err(Unreadable), Some(error)) => Err(error),
+                (check, _) => Ok(check.unwrap_or(0)),
+            };
         }
         if interpreter.check_words == 0 {
             // The aligned word holds all four bytes, unless the function isn't aligned itself.
@@ -265,13 +272,20 @@ impl FrameWalker {
             return Ok(self.check(address, |at| memory.u64(at))? == check);
         }
         let at = address.wrapping_add(interpreter.frames.check.into());
-        let read = |address: u64, buffer: &mut [u8]| memory.read(address, buffer);
         for hashed in (0..1 << TEXTS).rev() {
-            if check::of_contents(at, interpreter.check_words, hashed, read)? == check {
+            if self.check_of_contents(at, hashed, memory)? == check {
                 return Ok(true);
             }
         }
         Ok(false)
+    }
+
+    /// Returns the check of a function with [contents](ebpf_programs::abi::contents) from `start`
+    /// on. `hashed` are the texts whose hashes are used, a bit for each.
+    fn check_of_contents(&self, start: u64, hashed: u32, memory: &dyn Memory) -> Result<u32, Unreadable> {
+        let (contents, last) = (self.0.interpreter.check_words, &mut LastText::default());
+        let check = texts::check(&mut Words::new(memory), start, contents, hashed, last);
+        Ok(check.ok_or(Unreadable)? & CHECK_BITS)
     }
 
     /// Returns `true` if the walker is one of those that describe any runtime.
