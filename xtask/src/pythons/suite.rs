@@ -118,15 +118,16 @@ impl Suite {
         if let Some(name) = architecture {
             options.extend([format!("APT::Architecture={name}"), format!("APT::Architectures={name}")]);
         }
-        let apt = || {
+        let with_options = |program: &str| {
             let mut apt = command(&[program]);
             apt.args(options.iter().flat_map(|option| ["-o", option]));
             apt
         };
         if fresh {
-            output(apt().args(["update", "--quiet"])).inspect_err(|_| _ = fs::remove_file(&sources))?;
+            let mut update = with_options("apt-get");
+            output(update.args(["update", "--quiet"])).inspect_err(|_| _ = fs::remove_file(&sources))?;
         }
-        Ok(apt())
+        Ok(with_options(program))
     }
 }
 
