@@ -26,8 +26,8 @@ use machine::Machine;
 struct Order {
     /// The architecture of the program, and of the kernels.
     architecture: Architecture,
-    /// The kernel to boot; all of the architecture if `None`.
-    kernel: Option<String>,
+    /// The kernels to boot; all of the architecture if there are none.
+    kernels: Vec<String>,
     /// Time limit for one kernel.
     limit: Option<Duration>,
     /// Processors, as QEMU takes them: `4,maxcpus=255`; 2 if `None`.
@@ -57,22 +57,26 @@ pub(crate) fn task(arguments: &[String]) -> Outcome {
     let mut amd64 = order.clone();
     amd64.profile_by(target().join("release/flamegraph"), &tests)?;
     amd64.run()?;
-    if order.kernel.is_none() { order.profile_on_arm64() } else { Ok(()) }
+    if order.kernels.is_empty() { order.profile_on_arm64() } else { Ok(()) }
 }
 
-/// Profiles a known chain under each kernel, by this program, and runs one of these tests there.
-pub(crate) fn profile_by(flamegraph: PathBuf, tests: &[Binary]) -> Outcome {
-    let mut order = Order::default();
+/// Profiles a known chain under some kernels, by this program, and runs one of these tests there.
+pub(crate) fn profile_by(flamegraph: PathBuf, tests: &[Binary], kernels: &[&str]) -> Outcome {
+    let mut order = Order::of(kernels);
     order.profile_by(flamegraph, tests)?;
     order.run()
 }
 
 /// Profiles known chains under a kernel of arm64.
 pub(crate) fn profile_on_arm64(kernel: &str) -> Outcome {
-    Order { kernel: Some(kernel.to_owned()), ..Order::default() }.profile_on_arm64()
+    Order::of(&[kernel]).profile_on_arm64()
 }
 
 impl Order {
+    fn of(kernels: &[&str]) -> Order {
+        Order { kernels: kernels.iter().map(|&kernel| kernel.to_owned()).collect(), ..Order::default() }
+    }
+
     fn profile_on_arm64(mut self) -> Outcome {
         arm64::profile(&mut self)?;
         self.run()
@@ -80,9 +84,9 @@ impl Order {
 
     /// Runs the program under each kernel.
     fn run(&self) -> Outcome {
-        let wanted = |kernel: &&Kernel| match self.kernel.as_deref() {
-            Some(version) => version == kernel.version,
-            None => kernel.architecture == self.architecture,
+        let wanted = |kernel: &&Kernel| match self.kernels.as_slice() {
+            [] => kernel.architecture == self.architecture,
+            versions => versions.iter().any(|version| version == kernel.version),
         };
         let kernels: Vec<_> = KERNELS.iter().filter(wanted).collect();
         if kernels.is_empty() {
@@ -132,7 +136,7 @@ impl Order {
                 "--kernel" => {
                     let kernel = KERNELS.iter().find(|kernel| kernel.version == *value);
                     order.architecture = kernel.map_or(order.architecture, |kernel| kernel.architecture);
-                    order.kernel = Some(value.clone());
+                    order.kernels.push(value.clone());
                 }
                 "--smp" => order.processors = Some(value.clone()),
                 "--parameter" => order.parameters.push(value.clone()),
@@ -236,7 +240,7 @@ fn the_command_line_is_read() {
     let order =
         Order::parse(&words("--kernel 6.1 --seconds 9 --smp 4 --file a --file b -- prog --seconds 3"))
             .unwrap();
-    assert_eq!(order.kernel.as_deref(), Some("6.1"));
+    assert_eq!(order.kernels, ["6.1"]);
     assert_eq!(order.limit, Some(Duration::from_secs(9)));
     assert_eq!(order.processors.as_deref(), Some("4"));
     assert_eq!(order.files, [PathBuf::from("a"), PathBuf::from("b")]);
