@@ -53,17 +53,16 @@ pub(crate) fn task(_: &[String]) -> Outcome {
     let tools = test::packages(&TOOLS.iter().collect::<Vec<_>>());
     let packages = [PACKAGES, kernels::arm64::PACKAGES, object::PACKAGES, &tools].concat();
     tally.limited_step("Debian packages", LIMIT, |_| debian::install(&packages));
-    // First: it is the object that is tested.
-    tally.limited_step("kernel object", LIMIT, |_| object::task(&["--check".to_owned()]));
-    // The live tests send to it.
-    tally.step("collector", |_| collector::build().map(|program| eprintln!("{}", program.display())));
-    for language in fixtures::LANGUAGES {
-        tally.step(language.title, |_| (language.fetch)(true));
-    }
-    // The oldest and the newest of Debian's, beside those of pyenv.
-    tally.step("interpreters", |_| pythons::task(&["ends".to_owned()]));
-    test::checks(&mut tally);
-    let tests = test::tests(&mut tally, PROFILE);
+    let mut tests = Vec::new();
+    // What is fetched waits for the network most of the time.
+    tally.beside(
+        |tally| {
+            test::checks(tally);
+            tests = test::build_tests(tally, PROFILE);
+        },
+        prepare,
+    );
+    test::tests(&mut tally, &tests, PROFILE);
     newcomer::steps(&mut tally, PROFILE);
     crates::steps(&mut tally, Extent::Brief);
     tally.step("public items", |_| api::task(&["--check".to_owned()]));
@@ -76,6 +75,20 @@ pub(crate) fn task(_: &[String]) -> Outcome {
     });
     tally.limited_step("arm64", ARM64, |_| kernels::profile_on_arm64(ARM64_KERNEL));
     tally.close()
+}
+
+/// Checks the kernel object and fetches what tests profile.
+fn prepare(tally: &mut Tally) {
+    // First: it is the object that is tested.
+    tally.limited_step("kernel object", LIMIT, |_| object::task(&["--check".to_owned()]));
+    // The live tests send to it.
+    tally.step("collector", |_| collector::build().map(|program| eprintln!("{}", program.display())));
+    for language in fixtures::LANGUAGES {
+        tally.step(language.title, |_| (language.fetch)(true));
+    }
+    // The oldest and the newest of Debian's, beside those of pyenv.
+    tally.step("interpreters", |_| pythons::task(&["ends".to_owned()]));
+    tally.step("images of kernels", |_| kernels::fetch(&[OLDEST, &[ARM64_KERNEL]].concat()));
 }
 
 /// Runs the tests of unwind that take too long without optimizations: all files of the system, and

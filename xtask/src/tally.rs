@@ -2,6 +2,7 @@
 
 use std::env;
 use std::fs;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::limit::limited;
@@ -13,6 +14,8 @@ pub(crate) struct Tally {
     steps: Vec<Step>,
     summaries: Vec<String>,
     begin: Instant,
+    /// Processor time of all processes before.
+    cpu: Duration,
     /// Time from the beginning after which no step works any more.
     limit: Duration,
 }
@@ -56,10 +59,17 @@ enum Verdict {
     Skipped(String),
 }
 
+impl Step {
+    fn without_work(name: &str, verdict: Verdict) -> Step {
+        Step { name: name.to_owned(), verdict, duration: Duration::ZERO, cpu: Duration::ZERO }
+    }
+}
+
 impl Tally {
     /// A tally of a task that takes no longer than this.
     pub(crate) fn within(limit: Duration) -> Tally {
-        Tally { steps: Vec::new(), summaries: Vec::new(), begin: Instant::now(), limit }
+        let (begin, cpu) = (Instant::now(), cpu_of_children());
+        Tally { steps: Vec::new(), summaries: Vec::new(), begin, cpu, limit }
     }
 
     /// Runs a step and records its result and duration. After ten minutes its processes are ended,
@@ -95,11 +105,27 @@ impl Tally {
         self.steps.push(Step { name: name.to_owned(), verdict, duration, cpu });
     }
 
+    /// Runs two groups of steps beside one another, such as those that wait for the network beside
+    /// those that compile. The processor time of a step includes that of the other group.
+    pub(crate) fn beside(&mut self, first: impl FnOnce(&mut Tally), second: impl FnOnce(&mut Tally) + Send) {
+        let mut other = Tally { steps: Vec::new(), summaries: Vec::new(), ..*self };
+        let panicked = thread::scope(|scope| {
+            let second = scope.spawn(|| second(&mut other));
+            first(self);
+            second.join().is_err()
+        });
+        if panicked {
+            other
+                .steps
+                .push(Step::without_work("steps beside others", Verdict::Failed("panicked".to_owned())));
+        }
+        self.steps.append(&mut other.steps);
+        self.summaries.append(&mut other.summaries);
+    }
+
     /// Records a step that can't run here.
     pub(crate) fn skip(&mut self, name: &str, why: &str) {
-        let verdict = Verdict::Skipped(why.to_owned());
-        let (duration, cpu) = (Duration::ZERO, Duration::ZERO);
-        self.steps.push(Step { name: name.to_owned(), verdict, duration, cpu });
+        self.steps.push(Step::without_work(name, Verdict::Skipped(why.to_owned())));
     }
 
     /// Prints the results, the closing lines of test runners last.
@@ -116,7 +142,7 @@ impl Tally {
                 }
             }
         }
-        let cpu = self.steps.iter().map(|step| step.cpu).sum();
+        let cpu = cpu_of_children().saturating_sub(self.cpu);
         eprintln!("        {}  in all", times(self.begin.elapsed(), cpu));
         let outcome = judge(&self.steps, in_ci);
         print_lines(&self.summaries);
@@ -186,11 +212,7 @@ mod tests {
     use super::*;
 
     fn steps(verdicts: Vec<Verdict>) -> Vec<Step> {
-        let step = |verdict| {
-            let (duration, cpu) = (Duration::ZERO, Duration::ZERO);
-            Step { name: "step".to_owned(), verdict, duration, cpu }
-        };
-        verdicts.into_iter().map(step).collect()
+        verdicts.into_iter().map(|verdict| Step::without_work("step", verdict)).collect()
     }
 
     #[test]
@@ -231,6 +253,23 @@ mod tests {
         let mut tally = Tally::within(Duration::ZERO);
         tally.step("late", |_| Ok(()));
         assert!(matches!(tally.steps[0].verdict, Verdict::Failed(_)));
+    }
+
+    #[test]
+    fn counts_steps_of_both_groups() {
+        let mut tally = Tally::default();
+        let second = |tally: &mut Tally| {
+            tally.step("fetch", |summaries| {
+                summaries.push("fetched".to_owned());
+                Err("no network".to_owned())
+            });
+        };
+        tally.beside(|tally| tally.step("build", |_| Ok(())), second);
+        assert_eq!(judge(&tally.steps, false).unwrap_err(), "1 of 2 steps failed: fetch: no network");
+        assert_eq!(tally.summaries, ["fetched"]);
+        tally.beside(|_| {}, |_| panic!("of a step"));
+        assert_eq!(tally.steps.len(), 3);
+        assert!(judge(&tally.steps, false).is_err());
     }
 
     #[test]

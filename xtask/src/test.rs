@@ -24,13 +24,14 @@ pub(crate) fn task(arguments: &[String]) -> Outcome {
         Ok(())
     });
     checks(&mut tally);
-    let tests = tests(&mut tally, profiles.0);
+    let built = build_tests(&mut tally, profiles.0);
+    tests(&mut tally, &built, profiles.0);
     if !can_profile(&mut tally) {
         return tally.close();
     }
     let is_quick = |binary: &Binary| binary.package == "examples" && QUICK.contains(&binary.name.as_str());
     let quick = if profiles.0 == profiles.1 {
-        tests.into_iter().filter(is_quick).collect()
+        built.into_iter().filter(is_quick).collect()
     } else {
         let named = QUICK.iter().flat_map(|name| ["--test", name]);
         let line: Vec<&str> = ["--profile", profiles.1, "-p", "examples"].into_iter().chain(named).collect();
@@ -53,15 +54,17 @@ pub(crate) fn checks(tally: &mut Tally) {
     });
 }
 
-/// The tests that need no privilege. Returns the programs of all tests.
-pub(crate) fn tests(tally: &mut Tally, profile: &str) -> Vec<Binary> {
-    let line = [&["--workspace", "--profile", profile], WITH_TESTS].concat();
-    let binaries = build(tally, "build of tests", &line);
-    tally.step("tests", |summaries| binaries::run_all(&binaries, |line| summaries.extend(summary(line))));
+/// Builds all tests, and returns their programs.
+pub(crate) fn build_tests(tally: &mut Tally, profile: &str) -> Vec<Binary> {
+    build(tally, "build of tests", &[&["--workspace", "--profile", profile], WITH_TESTS].concat())
+}
+
+/// The tests that need no privilege.
+pub(crate) fn tests(tally: &mut Tally, binaries: &[Binary], profile: &str) {
+    tally.step("tests", |summaries| binaries::run_all(binaries, |line| summaries.extend(summary(line))));
     tally.step("tests of documentation", |summaries| {
         watched(cargo(&["test", "--workspace", "--doc", "--profile", profile]), summaries)
     });
-    binaries
 }
 
 /// All targets that have tests. The programs of examples and their like have none; each would be

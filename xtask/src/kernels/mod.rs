@@ -67,6 +67,12 @@ pub(crate) fn profile_by(flamegraph: PathBuf, tests: &[Binary], kernels: &[&str]
     order.run()
 }
 
+/// Fetches the images of kernels.
+pub(crate) fn fetch(kernels: &[&str]) -> Outcome {
+    let wanted = KERNELS.iter().filter(|kernel| kernels.contains(&kernel.version));
+    wanted.map(Kernel::image).try_for_each(|image| image.map(drop))
+}
+
 /// Profiles known chains under a kernel of arm64.
 pub(crate) fn profile_on_arm64(kernel: &str) -> Outcome {
     Order::of(&[kernel]).profile_on_arm64()
