@@ -23,6 +23,7 @@ pub struct CodeRanges {
     has_anonymous: bool,
     has_linked_areas: bool,
     has_shared_memory: bool,
+    has_images: bool,
 }
 
 /// Maximum number of ranges; the others are dropped.
@@ -58,6 +59,13 @@ impl CodeRanges {
         CodeRanges { has_shared_memory: true, ..self }
     }
 
+    /// Adds all executable mappings of files that are not part of the code of an ELF file: code of
+    /// another format, or in an archive behind an ELF file. Those that come later are included.
+    #[must_use]
+    pub fn with_images(self) -> CodeRanges {
+        CodeRanges { has_images: true, ..self }
+    }
+
     /// Returns the ranges, sorted.
     pub fn ranges(&self) -> &[Range<u64>] {
         &self.ranges
@@ -73,6 +81,12 @@ impl CodeRanges {
     /// runtime claims executable memory without a file by the areas that it contains.
     pub fn has_linked_areas(&self) -> bool {
         self.has_linked_areas
+    }
+
+    /// Returns `true` if [`with_images`](CodeRanges::with_images) was called: the runtime claims all
+    /// executable mappings of files that are not part of the code of an ELF file.
+    pub fn has_images(&self) -> bool {
+        self.has_images
     }
 
     /// Returns `true` if [`with_shared_memory`](CodeRanges::with_shared_memory) was called: the

@@ -60,9 +60,14 @@ impl Region {
 
     /// Returns `true` if the region is shared memory, which the kernel shows as a deleted file.
     pub(crate) fn is_shared_memory(&self) -> bool {
-        // The last one is what asmjit maps for the code that it generates.
-        const NAMES: [&str; 4] =
-            ["/dev/zero (deleted)", "/anon_hugepage (deleted)", "/SYSV", "/memfd:vmem (deleted)"];
+        // The last two are what asmjit and .NET map for the code that they generate.
+        const NAMES: [&str; 5] = [
+            "/dev/zero (deleted)",
+            "/anon_hugepage (deleted)",
+            "/SYSV",
+            "/memfd:vmem (deleted)",
+            "/memfd:doublemapper (deleted)",
+        ];
         NAMES.iter().any(|name| self.name.path.starts_with(name))
     }
 

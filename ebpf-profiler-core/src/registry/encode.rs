@@ -35,7 +35,7 @@ pub(super) struct Encoded {
 impl Encoded {
     /// Encodes the regions of a process; `None` if there are none.
     pub(super) fn new(entry: &Entry, modules: &Modules, memory: &dyn Memory, now: u64) -> Option<Encoded> {
-        let (parts, is_cut) = parts(entry, memory);
+        let (parts, is_cut) = parts(entry, modules, memory);
         if parts.is_empty() {
             return None;
         }
@@ -71,11 +71,13 @@ struct Part<'a> {
 }
 
 /// Returns the regions of a process, split where their owner changes, and `true` if some are left out because there are too many.
-fn parts<'a>(entry: &'a Entry, memory: &dyn Memory) -> (Vec<Part<'a>>, bool) {
+fn parts<'a>(entry: &'a Entry, modules: &Modules, memory: &dyn Memory) -> (Vec<Part<'a>>, bool) {
     let owned = entry.interpreters.owned();
     let mut parts = Vec::with_capacity(entry.regions.len());
     for region in entry.regions.iter() {
-        owned.split(region, memory, |start, end, owner| {
+        let module = region.file.and_then(|file| modules.get(file.module));
+        let is_elf = module.is_some_and(super::modules::Entry::is_elf);
+        owned.split(region, is_elf, memory, |start, end, owner| {
             let mut add = |start, end, interpreter| {
                 parts.push(Part { start, end, region, is_owned: owner != 0, interpreter });
             };
@@ -98,20 +100,22 @@ pub(super) struct Pending {
     pub(super) interpreter: u16,
 }
 
-/// Returns the parts as the kernel side reads them, and those that wait for a table. Memory without a named file and owner is of
+/// Returns the parts as the kernel side reads them, and those that wait for a table. Memory without an ELF file and an owner is of
 /// kind `without_file`.
 fn kernel_mappings(parts: &[Part<'_>], modules: &Modules, without_file: u16) -> (Vec<u8>, Vec<Pending>) {
     let mut bytes = Vec::with_capacity(parts.len() * size_of::<Mapping>());
     let mut pending = Vec::new();
     for (part, index) in parts.iter().zip(0..) {
         let file = part.region.file;
-        let table = file.and_then(|file| modules.get(file.module)).map(|entry| entry.table);
+        let module = file.and_then(|file| modules.get(file.module));
+        let table = module.filter(|module| module.is_elf()).map(|module| module.table);
         let interpreter = part.interpreter;
         let has_file = !part.region.is_anonymous() && !part.region.is_shared_memory();
         let (place, kind) = match part.is_owned {
             true => (0, kind::RUNTIME),
             false if !has_file => (0, without_file),
-            false => table.map_or((0, kind::BARE), Table::words),
+            // A file of another format, or code in an archive behind an ELF file: of the runtime that is awaited.
+            false => table.map_or((0, without_file), Table::words),
         };
         let may_come = !part.is_owned && has_file && table.is_some_and(Table::may_come);
         if let Some(file) = file

@@ -236,6 +236,9 @@ impl Interpreters {
             if running.code.has_shared_memory() && owned.shared_memory == 0 {
                 owned.shared_memory = number;
             }
+            if running.code.has_images() && owned.images == 0 {
+                owned.images = number;
+            }
         }
         owned.ranges.sort_by_key(|(range, _)| range.start);
         owned

@@ -16,12 +16,21 @@ pub(crate) struct Owned {
     pub(super) areas: u16,
     /// Number of the runtime of all executable shared memory without a named file; 0 for none.
     pub(super) shared_memory: u16,
+    /// Number of the runtime of all executable mappings of files that are no code of an ELF file; 0
+    /// for none.
+    pub(super) images: u16,
 }
 
 impl Owned {
     /// Splits a region where its owner changes: each part with the number of its runtime, 0 for
-    /// none.
-    pub(crate) fn split(&self, region: &Region, memory: &dyn Memory, mut part: impl FnMut(u64, u64, u16)) {
+    /// none. `is_elf` if it is code of an ELF file.
+    pub(crate) fn split(
+        &self,
+        region: &Region,
+        is_elf: bool,
+        memory: &dyn Memory,
+        mut part: impl FnMut(u64, u64, u16),
+    ) {
         let (start, end) = (region.start, region.end);
         if region.is_anonymous() && self.areas != 0 {
             return match linked_areas(start..end, memory) {
@@ -33,8 +42,10 @@ impl Owned {
             self.anonymous
         } else if region.is_shared_memory() {
             self.shared_memory
-        } else {
+        } else if is_elf {
             0
+        } else {
+            self.images
         };
         self.split_range(start, end, default, &mut part);
     }
@@ -152,13 +163,15 @@ fn regions_are_split_where_their_owner_changes() {
         (0x8000..0xa000, 1),
         (0xb000..0xc000, 2),
     ];
-    let owned = Owned { ranges, anonymous: 4, areas: 0, shared_memory: 5 };
-    let parts = |owned: &Owned, file, path| {
+    let owned = Owned { ranges, anonymous: 4, areas: 0, shared_memory: 5, images: 7 };
+    let split = |owned: &Owned, file, path, is_elf| {
         let mut parts = Vec::new();
         let unreadable = |_: u64, _: &mut [u8]| Err(crate::language::Unreadable);
-        owned.split(&region(file, path), &unreadable, |start, end, number| parts.push((start, end, number)));
+        let add = |start, end, number| parts.push((start, end, number));
+        owned.split(&region(file, path), is_elf, &unreadable, add);
         parts
     };
+    let parts = |owned: &Owned, file, path| split(owned, file, path, true);
     let expected = |other| {
         [
             (0x1000, 0x2000, 1),
@@ -174,6 +187,7 @@ fn regions_are_split_where_their_owner_changes() {
     let areas = Owned { ranges: owned.ranges.clone(), areas: 6, ..Owned::default() };
     assert_eq!(parts(&areas, FileId::Anonymous, ""), expected(6));
     assert_eq!(parts(&owned, file.clone(), "/usr/bin/php"), expected(0));
+    assert_eq!(split(&owned, file.clone(), "/app/app.dll", false), expected(7));
     assert_eq!(parts(&owned, file.clone(), "/dev/zero (deleted)"), expected(5));
     assert_eq!(parts(&Owned::default(), FileId::Anonymous, ""), [(0x1000, 0x9000, 0)]);
     assert_eq!(parts(&Owned::default(), file, "/dev/zero (deleted)"), [(0x1000, 0x9000, 0)]);
