@@ -61,7 +61,7 @@
 //!
 //! It loads nothing: `ebpf-profiler-core` does. The walkers support x86_64 and arm64, for each of which there is a compiled object. They
 //! support interpreters whose frames are a linked list or an array, and compiled code with frame pointers, by a description that user
-//! space publishes, and have a walker each for HotSpot, V8, Ruby, PHP, Perl, LuaJIT and BEAM.
+//! space publishes, and have a walker each for HotSpot, V8, Ruby, PHP, Perl, LuaJIT, BEAM and .NET.
 //!
 //! # Minimum kernel version
 //!

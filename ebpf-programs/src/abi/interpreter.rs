@@ -64,6 +64,8 @@ pub mod walker {
     pub const COMPILED: u32 = 8;
     /// Unwinds frames of BEAM's compiled code.
     pub const BEAM: u32 = 9;
+    /// Unwinds frames of .NET's compiled and precompiled code.
+    pub const DOTNET: u32 = 10;
     /// Walkers that describe any runtime, a bit for each number.
     pub const GENERIC: u32 = 1 << LIST | 1 << ARRAY | 1 << COMPILED;
 }

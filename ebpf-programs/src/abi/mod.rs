@@ -46,6 +46,9 @@ pub mod v8;
 #[doc(hidden)]
 pub mod beam;
 
+#[doc(hidden)]
+pub mod dotnet;
+
 pub mod registers;
 
 #[doc(hidden)]

@@ -77,6 +77,8 @@ mod beam;
 
 mod compiled;
 
+mod dotnet;
+
 mod frame_pointer;
 
 mod interpreter;
@@ -109,6 +111,7 @@ use crate::abi::registers::Registers;
 use crate::machine::Machine;
 use arch::Arch;
 use beam::BeamState;
+use dotnet::DotnetState;
 use hotspot::HotSpotState;
 use identity::Checked;
 use interpreter::{InterpreterState, phase};
@@ -163,6 +166,8 @@ pub struct Walk {
     hotspot: HotSpotState,
     /// State of the walker of BEAM's frames.
     beam: BeamState,
+    /// State of the walker of .NET's frames.
+    dotnet: DotnetState,
     /// State of the search for return addresses that uretprobes have replaced.
     uretprobe: ReplacedReturns,
     /// Checks of functions that were read.
@@ -184,6 +189,7 @@ impl Walk {
         self.interpreter.begin();
         self.hotspot.begin();
         self.beam.begin();
+        self.dotnet.begin();
         self.uretprobe.begin();
         self.checked.begin();
     }

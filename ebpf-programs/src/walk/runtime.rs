@@ -13,6 +13,7 @@
 //! | PHP | of the JIT's code: [`php`] |
 //! | RUBY | of compiled methods: [`ruby`] |
 //! | BEAM | of functions of modules, and shared fragments: [`beam`] |
+//! | DOTNET | of methods, by their unwind codes: [`dotnet`] |
 //! | COMPILED | of compiled code that is described: [`compiled`] |
 //! | any other | native, by guesses |
 //!
@@ -25,7 +26,7 @@
 //! step continues at the same frame.
 
 use super::arch::Arch;
-use super::{Walk, beam, compiled, hotspot, interpreter, luajit, php, ruby, v8};
+use super::{Walk, beam, compiled, dotnet, hotspot, interpreter, luajit, php, ruby, v8};
 use crate::abi::interpreter::walker;
 use crate::abi::reason::Stop;
 use crate::abi::record::frame;
@@ -43,6 +44,7 @@ pub(super) fn step<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, pc: u6
         walker::RUBY if M::has_walker(walker::RUBY) => ruby::step::<A, M>(walk, machine, pc),
         walker::COMPILED if M::has_walker(walker::COMPILED) => compiled::step::<A, M>(walk, machine, pc),
         walker::BEAM if M::has_walker(walker::BEAM) => beam::step::<A, M>(walk, machine, pc),
+        walker::DOTNET if M::has_walker(walker::DOTNET) => dotnet::step::<A, M>(walk, machine, pc),
         walker::HOTSPOT
         | walker::V8
         | walker::LUAJIT
@@ -50,6 +52,7 @@ pub(super) fn step<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, pc: u6
         | walker::RUBY
         | walker::COMPILED
         | walker::BEAM
+        | walker::DOTNET
             if walk.process.raw_budget != 0 =>
         {
             Err(Stop::Pending)

@@ -71,6 +71,11 @@ impl Arch for Aarch64 {
     }
 
     #[inline(always)]
+    fn bytes_to_return<M: Machine>(_: &mut M, _: u64, _: bool) -> Option<u64> {
+        None
+    }
+
+    #[inline(always)]
     fn returns_to_fp<M: Machine>(_: &mut M, _: u64) -> bool {
         false
     }

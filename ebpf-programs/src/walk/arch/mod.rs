@@ -87,6 +87,11 @@ pub trait Arch {
     /// Returns `true` if the code at `pc`, behind a call, takes its stack pointer from the frame pointer rather than from memory.
     fn returns_to_fp<M: Machine>(machine: &mut M, pc: u64) -> bool;
 
+    /// Returns the number of bytes from the stack pointer to the return address if `pc`, the next instruction, is at the end of a
+    /// function that .NET compiled, among or behind the instructions that restore registers. One that `saves_fp` restores the frame
+    /// pointer last.
+    fn bytes_to_return<M: Machine>(machine: &mut M, pc: u64, saves_fp: bool) -> Option<u64>;
+
     /// Returns the state of the frame at `pc`, the next instruction of code that V8 generated.
     fn half_frame<M: Machine>(machine: &mut M, pc: u64, registers: &Registers) -> HalfFrame;
 }

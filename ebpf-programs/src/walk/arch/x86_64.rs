@@ -150,6 +150,38 @@ impl Arch for X86_64 {
         if is_behind_prologue(machine, pc, prologue) { LinkedFrame::Linked } else { LinkedFrame::Whole }
     }
 
+    /// Recognizes at most six `pop`, then `ret`; or a jump behind `pop` or `add rsp, n`.
+    #[inline(always)]
+    fn bytes_to_return<M: Machine>(machine: &mut M, pc: u64, saves_fp: bool) -> Option<u64> {
+        const POP_RBP: u64 = 0x5d;
+        const ADD_RSP: u64 = 0xc4_8348;
+        let code = machine.read_object(pc.wrapping_sub(8), 24)?;
+        let (before, mut code, mut rest) = (code[0], code[1], code[2]);
+        let mut popped = 0;
+        while popped < 6 {
+            let size = if code & 0xf8 == 0x58 {
+                8
+            } else if code & 0xf8ff == 0x5841 {
+                16
+            } else {
+                break;
+            };
+            code = code >> size | rest << (64 - size);
+            rest >>= size;
+            popped += 1;
+        }
+        if code & 0xff == RET {
+            return Some(popped * 8);
+        }
+        let is_behind_pop = saves_fp && before >> 56 == POP_RBP;
+        let is_behind_add = before >> 32 & 0xff_ffff == ADD_RSP;
+        let is_end = popped > 0 || is_behind_pop || is_behind_add;
+        // `jmp rel32`, and `ff /4` with or without a prefix.
+        let code = if code & 0xf0 == 0x40 { code >> 8 } else { code };
+        let is_jump = code & 0xff == 0xe9 || code & 0x38ff == 0x20ff;
+        (is_end && is_jump).then_some(popped * 8)
+    }
+
     /// Recognizes `mov rsp, rbp` before `mov rsp, [r13 + n]`, in 40 bytes.
     #[inline(always)]
     fn returns_to_fp<M: Machine>(machine: &mut M, pc: u64) -> bool {

@@ -6,6 +6,8 @@
 
 pub mod beam;
 
+pub mod dotnet;
+
 pub mod hotspot;
 
 pub mod luajit;

@@ -193,3 +193,30 @@ impl Walks {
         [self.former].into_iter().chain(current).sum()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a test")]
+
+    use super::*;
+    use crate::live::kernel::memlock;
+    use crate::live::run::loader::older::{self, Older};
+
+    #[test]
+    #[ignore = "loads programs: needs root"]
+    fn the_kernel_accepts_the_walker_of_dotnet() {
+        test_needs::root!();
+        memlock::raise();
+        let older = Older::of_this_kernel();
+        let walkers = (LISTS | 1 << walker::DOTNET).to_ne_bytes();
+        let constants = older.as_ref().map(Older::constants).unwrap_or_default();
+        let constants = [&[(WALKERS, &walkers[..])], &constants[..]].concat();
+        let object =
+            KernelObject::new(older::object(older.as_ref()), &["sample"], &["KICKS"], &[], &constants)
+                .unwrap();
+        let error = object.program("sample").err().map(|error| error.to_string());
+        println!("older {}: {error:?}", older.is_some());
+        // The verifiers of older kernels may follow fewer instructions.
+        assert!(older.is_some() || error.is_none());
+    }
+}
