@@ -48,13 +48,15 @@
 //! | [HotSpot](hotspot) | 8, 11, 17, 21, 25 to 28 (those between were not run); programs in Java, Kotlin, Scala, Groovy, JRuby | exported symbols, in any file | interpreted, compiled and inlined methods, native wrappers, stubs, in their exact positions | class and method in Java form; file; line of each frame |
 //! | [Ruby](ruby) | 2.7 to 3.4 | exported symbols, and the code of the loop | all threads and fibers; methods in C | with the path of the class; file; line of each frame |
 //! | [LuaJIT](luajit) | 2.0 and 2.1 on x86_64, interpreter and traces | exported symbols or the symbol table, and unwind rules | functions in Lua and in C, coroutines, several states, in their exact positions | as the caller names them; file; line of each frame |
+//! | [.NET](dotnet) | 9.0 and 10.0 on x86_64, self-contained and as a single file; 9.0.1 and 10.0.0 were run | exported `g_dacTable`; layouts by version, each checked in the process | compiled and precompiled (ReadyToRun) methods, in their exact positions; the runtime's native frames | `App.Shop.Cart.Add`, `App.Shop.PayAsync`, `lambda 0_1 in App.Shop.Pay`; no lines |
 //! | [BEAM](beam) | OTP 25 to 29 on x86_64, with the JIT; 26 and 28 were not run | exported `enif_` functions; the rest is read from the process | functions of Erlang and Elixir down to the process's first one, then the scheduler's thread | `lists:map/2`, `Enum.map/2`; file; line of each frame |
 //!
 //! # Limits
 //!
 //! * On arm64 CPython alone is tested, 3.11 on a live process, and what [`all`] returns there. It is implemented for all versions
 //!   except 2.7; up to 3.11 a thread shows the first interpreter that it worked for, and in all versions interpreters that
-//!   called another one are missing. HotSpot, V8, LuaJIT and BEAM are not supported there.
+//!   called another one are missing. HotSpot, V8, LuaJIT, .NET and BEAM are not
+//!   supported there.
 //! * Runtimes that export no symbols and are stripped are not found, except static builds of PHP.
 //! * In code of Ruby's YJIT the line of the innermost method may be that of an earlier instruction. In code of
 //!   PHP's JIT the innermost function has no line. LuaJIT's traces show the function in which the trace began.
@@ -87,7 +89,6 @@
 //!
 //! | runtime | frames | possible today | missing |
 //! |---|---|---|---|
-//! | .NET | native frames by frame pointer | frames by their code addresses (`FrameWalker::compiled`) | names: ranges of code, then headers before the code |
 //! | Go | native frames, named by `ebpf-profiler-unwind`'s table | | labels: a path through thread-local storage to words of a whole stack, not of a frame |
 //!
 //! "Naming by address" is what a [`Symbolizer`](ebpf_profiler_core::symbol::Symbolizer) does for files; for code that
@@ -136,6 +137,8 @@ pub mod luajit;
 
 pub mod beam;
 
+pub mod dotnet;
+
 mod accessor;
 
 mod thread_local;
@@ -171,5 +174,6 @@ pub fn all() -> Vec<Box<dyn Language>> {
         Box::new(ruby::Ruby),
         Box::new(luajit::LuaJit),
         Box::new(beam::Beam),
+        Box::new(dotnet::Dotnet),
     ]
 }

@@ -5,6 +5,7 @@ use std::process::Command;
 
 use ebpf_profiler_core::testing;
 use ebpf_profiler_hll::beam::Beam;
+use ebpf_profiler_hll::dotnet::Dotnet;
 use ebpf_profiler_hll::hotspot::HotSpot;
 use ebpf_profiler_hll::luajit::LuaJit;
 use ebpf_profiler_hll::perl::Perl;
@@ -87,6 +88,22 @@ fn beam_passes_conformance_test() {
     for path in found {
         let file = fs::read(path.join("bin/beam.smp")).expect("a readable file");
         assert_eq!(testing::language(&Beam, &file), Ok(()), "{}", path.display());
+    }
+}
+
+#[test]
+#[ignore = "needs cargo xtask fixtures dotnet"]
+fn dotnet_passes_conformance_test() {
+    let fixtures = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("fixtures");
+    let fixtures = std::env::var_os("XTASK_FIXTURES").map_or(fixtures, PathBuf::from);
+    // The second one is recognized, and unsupported.
+    let runtimes =
+        ["9.0.1/package/libcoreclr.so", "compiler/package/shared/Microsoft.NETCore.App/3.1.2/libcoreclr.so"];
+    for runtime in runtimes.map(|path| fixtures.join("dotnet").join(path)) {
+        match fs::read(&runtime) {
+            Ok(bytes) => assert_eq!(testing::language(&Dotnet, &bytes), Ok(()), "{}", runtime.display()),
+            Err(_) => test_needs::skip("no .NET: cargo xtask fixtures dotnet"),
+        }
     }
 }
 
