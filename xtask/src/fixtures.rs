@@ -1,6 +1,7 @@
 //! `cargo xtask fixtures`: kernels, the collector, Go and Java, which tests need and the repository doesn't hold.
 
 mod beam;
+mod dotnet;
 mod folder;
 pub(crate) mod go;
 mod luajit;
@@ -40,6 +41,7 @@ pub(crate) const LANGUAGES: &[Language] = &[
     Language { name: "luajit", title: "LuaJIT", fetch: luajit::fetch },
     Language { name: "v8", title: "Node.js", fetch: v8::fetch },
     Language { name: "beam", title: "Erlang and Elixir", fetch: beam::fetch },
+    Language { name: "dotnet", title: ".NET", fetch: dotnet::fetch },
 ];
 
 /// The architecture of a kernel, and of the programs that run on it.

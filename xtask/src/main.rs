@@ -66,7 +66,7 @@ const TASKS: &[Task] = &[
     ),
     (
         "fixtures",
-        "[beam|go|hotspot|luajit|perl|php|ruby|v8 [ends]]: fetches runtimes and programs for tests; ends: those \
+        "[beam|dotnet|go|hotspot|luajit|perl|php|ruby|v8 [ends]]: fetches runtimes and programs for tests; ends: those \
          that CI tests; without a name: kernels, the collector, Go and Java",
         fixtures::task,
     ),

@@ -43,6 +43,7 @@ const ALL: &[&str] = &[
     "v8",
     "luajit",
     "beam",
+    "dotnet",
     "derived",
     "reuse",
     "events",
@@ -54,7 +55,7 @@ const ALL: &[&str] = &[
 ];
 
 /// Languages whose fixtures may take longer to fetch than other steps.
-const LARGE: &[&str] = &["hotspot", "v8"];
+const LARGE: &[&str] = &["hotspot", "v8", "dotnet"];
 
 /// Longest time of a step.
 const LIMIT: Duration = Duration::from_secs(6 * 3600);

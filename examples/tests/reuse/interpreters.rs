@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::csharp;
 use crate::fixtures::fixtures;
 use crate::root;
 
@@ -182,6 +183,21 @@ pub(crate) fn beams() -> Vec<Interpreter> {
         Some(Interpreter { options, environment, ..interpreter })
     };
     ["25", "27", "29"].into_iter().filter_map(find).collect()
+}
+
+/// Those of `cargo xtask fixtures dotnet`: programs with .NET inside, which run a hook.
+pub(crate) fn dotnets() -> Vec<Interpreter> {
+    let source = Path::new(PROGRAMS).join("reuse.cs");
+    let find = |version: &str| {
+        let (program, hook) = csharp::hooked(version, &source)?;
+        let environment = [
+            ("DOTNET_STARTUP_HOOKS", hook.display().to_string()),
+            ("DOTNET_SYSTEM_GLOBALIZATION_INVARIANT", "1".to_owned()),
+        ];
+        let interpreter = Interpreter::new(version, program, "reuse.cs");
+        Some(Interpreter { environment: environment.into(), ..interpreter })
+    };
+    ["9.0.1", "10.0.0-single"].into_iter().filter_map(find).collect()
 }
 
 /// Those of `cargo xtask fixtures hotspot`, with compilers and without.

@@ -26,6 +26,8 @@
     reason = "a test fails by panicking, and prints"
 )]
 
+#[path = "../scripts/csharp.rs"]
+mod csharp;
 #[path = "../scripts/fixtures.rs"]
 mod fixtures;
 mod function;
@@ -120,6 +122,13 @@ fn v8_of_node_12() {
 fn hotspot() {
     test_needs::programs!("javac");
     check("hotspot", interpreters::javas(), &["loaders"]);
+}
+
+/// Dynamic methods, and assemblies that are unloaded.
+#[test]
+#[ignore = "profiles: needs root"]
+fn dotnet() {
+    check("dotnet", interpreters::dotnets(), &["dynamic", "assemblies"]);
 }
 
 /// Node.js 26 frees some functions before their names are read.
