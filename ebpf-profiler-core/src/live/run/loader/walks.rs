@@ -194,10 +194,8 @@ impl Walks {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, target_arch = "x86_64"))]
 mod tests {
-    #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a test")]
-
     use super::*;
     use crate::live::kernel::memlock;
     use crate::live::run::loader::older::{self, Older};
