@@ -56,6 +56,7 @@ mod error;
 
 pub use error::{ChangeError, OptionError, StartError, StopError};
 pub use kernel::fault::KernelFault;
+pub use machine::broker::{Broker, BrokerStats};
 pub use machine::reservation::{Reservation, ReservationStats, Reserved, ReservedBy};
 pub use machine::system::LiveSystem;
 pub use machine::usage::Usage;

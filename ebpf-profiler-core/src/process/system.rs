@@ -47,6 +47,11 @@ pub trait System: Send {
         0
     }
 
+    /// Closes what is kept open of a process, which executes another program or ends.
+    fn forget(&self, pid: u32) {
+        let _ = pid;
+    }
+
     /// Opens the perf map of a process: `/tmp/perf-PID.map` as the process sees it.
     ///
     /// # Errors

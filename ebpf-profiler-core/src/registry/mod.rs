@@ -263,6 +263,7 @@ impl Registry {
         self.enforce_limits(event.time);
         if matches!(event.life, Life::Executed | Life::Exited) {
             self.publisher.forget_dropped(event.pid);
+            self.system.forget(event.pid);
         }
         match &event.life {
             Life::Forked { parent } => self.fork(event.pid, *parent),

@@ -88,6 +88,10 @@ impl<S: System> System for RecordingSystem<S> {
         self.system.abandoned()
     }
 
+    fn forget(&self, pid: u32) {
+        self.system.forget(pid);
+    }
+
     fn read(&self, pid: u32, address: u64, buffer: &mut [u8]) -> io::Result<()> {
         let result = self.system.read(pid, address, buffer);
         self.recorder.answer(kind::MEMORY, |body| {

@@ -1,6 +1,10 @@
 //! The capabilities of this program, and what the kernel demands of programs that sample.
 
 use std::fs;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::thread::{self, CapabilitySet};
 
 /// A capability by name and bit, as in `linux/capability.h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +35,19 @@ impl Capability {
     }
 }
 
+/// Notes that a broker has the privileges to read other processes.
+pub(super) fn set_broker() {
+    HAS_BROKER.store(true, Ordering::Relaxed);
+}
+
+/// Returns `true` if a broker has been started, which has the capability.
+pub(in crate::live) fn is_of_broker(capability: Capability) -> bool {
+    let is_its = [SYS_PTRACE, DAC_READ_SEARCH, CHECKPOINT_RESTORE].contains(&capability);
+    is_its && HAS_BROKER.load(Ordering::Relaxed)
+}
+
+static HAS_BROKER: AtomicBool = AtomicBool::new(false);
+
 /// Returns the first of `needed` that this program lacks, or the first if it has all of them.
 pub(in crate::live) fn first_missing(needed: &[Capability]) -> &'static str {
     let missing = needed.iter().find(|capability| !capability.is_held());
@@ -43,6 +60,22 @@ pub(in crate::live) fn paranoia() -> u32 {
         .ok()
         .and_then(|level| level.trim().parse().ok())
         .unwrap_or(0)
+}
+
+/// Drops all capabilities but those in `kept` from all sets of this thread.
+pub(super) fn restrict(kept: CapabilitySet) -> io::Result<()> {
+    let mut sets = thread::capabilities(None)?;
+    if sets.effective.contains(CapabilitySet::SETPCAP) {
+        for dropped in !kept & CapabilitySet::all() {
+            // The running kernel may not have it.
+            let _ = thread::remove_capability_from_bounding_set(dropped);
+        }
+    }
+    sets.effective &= kept;
+    sets.permitted &= kept;
+    // The ambient set follows: what is not inheritable is not in it.
+    sets.inheritable &= kept;
+    Ok(thread::set_capabilities(None, sets)?)
 }
 
 fn effective() -> u64 {

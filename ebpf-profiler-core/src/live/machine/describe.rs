@@ -10,8 +10,8 @@ use crate::process::{Cgroup, Description};
 /// unknown.
 pub(in crate::live) fn describe(pid: u32) -> Description {
     let mut description = Description::default();
-    let by_thread = || executable(other_thread::of(pid)?);
-    description.executable = executable(pid).or_else(by_thread).unwrap_or_default();
+    let by_thread = || executable(other_thread::of(pid)?).ok();
+    description.executable = executable(pid).ok().or_else(by_thread).unwrap_or_default();
     if let Some((parent, created)) = text(pid, "stat").as_deref().and_then(parse_stat) {
         (description.parent, description.created) = (parent, created);
     }
@@ -33,7 +33,7 @@ pub(in crate::live) fn describe(pid: u32) -> Description {
 const MAX_FILE: u64 = 64 << 10;
 
 /// Bytes of the path of an executable that are kept, from its end.
-const MAX_PATH: usize = 512;
+pub(super) const MAX_PATH: usize = 512;
 
 /// Bytes of the path of a control group that are kept, from its end.
 const MAX_CGROUP: usize = 1024;
@@ -47,19 +47,24 @@ const MAX_ENVIRONMENT: u64 = 256 << 10;
 /// Bytes of the value of an environment variable that are kept.
 const MAX_VALUE: usize = 1024;
 
-fn executable(pid: u32) -> Option<Box<str>> {
-    let path = fs::read_link(format!("/proc/{pid}/exe")).ok()?;
-    Some(ending(&path.to_string_lossy(), MAX_PATH).into())
+/// Returns the path of the executable of a process, from its end.
+pub(super) fn executable(pid: u32) -> io::Result<Box<str>> {
+    let path = fs::read_link(format!("/proc/{pid}/exe"))?;
+    Ok(ending(&path.to_string_lossy(), MAX_PATH).into())
 }
 
 fn text(pid: u32, file: &str) -> Option<String> {
-    let bytes = bytes(pid, file, MAX_FILE).ok()?;
+    let bytes = bytes(open(pid, file).ok()?, MAX_FILE).ok()?;
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-fn bytes(pid: u32, file: &str, limit: u64) -> io::Result<Vec<u8>> {
+fn open(pid: u32, file: &str) -> io::Result<File> {
+    File::open(format!("/proc/{pid}/{file}"))
+}
+
+fn bytes(file: File, limit: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    File::open(format!("/proc/{pid}/{file}"))?.take(limit).read_to_end(&mut bytes)?;
+    file.take(limit).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
@@ -88,16 +93,16 @@ fn ending(text: &str, length: usize) -> &str {
 /// Returns the arguments of a process, which end with zero bytes, separated by spaces.
 pub(super) fn command_line(pid: u32) -> io::Result<Box<str>> {
     const MAX: u64 = 1024;
-    let bytes = bytes(pid, "cmdline", MAX)?;
+    let bytes = bytes(open(pid, "cmdline")?, MAX)?;
     let arguments = bytes.split(|&byte| byte == 0).filter(|argument| !argument.is_empty());
     let arguments: Vec<_> = arguments.map(String::from_utf8_lossy).collect();
     Ok(arguments.join(" ").into())
 }
 
-/// Returns the environment variables of a process with these names, as they were when its program
-/// started.
-pub(super) fn environment(pid: u32, names: &[String]) -> io::Result<Vec<(Box<str>, Box<str>)>> {
-    Ok(parse_environment(&bytes(pid, "environ", MAX_ENVIRONMENT)?, names))
+/// Returns the environment variables with these names from `/proc/PID/environ`, as they were when the
+/// program of the process started.
+pub(super) fn environment(environ: File, names: &[String]) -> io::Result<Vec<(Box<str>, Box<str>)>> {
+    Ok(parse_environment(&bytes(environ, MAX_ENVIRONMENT)?, names))
 }
 
 /// Parses `NAME=VALUE` that end with zero bytes. The process can have replaced them by anything.
@@ -138,7 +143,7 @@ mod tests {
     #[test]
     fn process_that_is_gone_has_no_description() {
         assert_eq!(describe(u32::MAX), Description::default());
-        assert!(command_line(u32::MAX).is_err() && environment(u32::MAX, &[]).is_err());
+        assert!(command_line(u32::MAX).is_err() && executable(u32::MAX).is_err());
     }
 
     #[test]
@@ -161,7 +166,7 @@ mod tests {
         let found: Vec<(&str, &str)> = found.iter().map(|(name, value)| (&**name, &**value)).collect();
         let value = &long[..MAX_VALUE];
         assert_eq!(found, [("BYTES", "\u{fffd}="), ("EMPTY", ""), ("OTEL_SERVICE_NAME", value)]);
-        let own = environment(std::process::id(), &["PATH".into()]).unwrap();
+        let own = environment(File::open("/proc/self/environ").unwrap(), &["PATH".into()]).unwrap();
         assert_eq!(own.len(), usize::from(std::env::var_os("PATH").is_some()));
     }
 

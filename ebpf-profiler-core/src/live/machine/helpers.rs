@@ -24,6 +24,7 @@ use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
 
+use super::confine;
 use super::reservation::{self, Part, Reservation, waited};
 use super::this_thread;
 
@@ -76,6 +77,9 @@ struct Shared {
     limits: Mutex<Limits>,
     stuck: AtomicUsize,
     abandoned: AtomicU64,
+    is_confined: AtomicBool,
+    /// The process that answers the threads, if there is one.
+    broker: OnceLock<u32>,
     reservation: OnceLock<Reservation>,
 }
 
@@ -117,12 +121,13 @@ impl Helpers {
         let (reply, answer) = sync_channel(1);
         let job = Box::new(move || _ = reply.send(call()));
         helper.jobs.send(job).map_err(|_| io::ErrorKind::BrokenPipe)?;
-        match helper.wait(&answer, deadline) {
+        let broker = shared.broker.get().copied();
+        match helper.wait(&answer, deadline, broker) {
             Ok(answer) => {
                 let elapsed = begun.elapsed();
                 if elapsed > SLOW {
                     // On a busy machine it is not the process that is slow.
-                    let elapsed = elapsed.saturating_sub(helper.wait_for_cpu());
+                    let elapsed = elapsed.saturating_sub(helper.wait_for_cpu(broker));
                     if elapsed > SLOW {
                         lock(&shared.limits).charge(pid, begun, elapsed);
                     }
@@ -149,6 +154,17 @@ impl Helpers {
             // There is one for each profiler.
             let _ = self.0.reservation.set(reservation);
         }
+    }
+
+    /// Notes that the threads wait for the answers of a process.
+    pub(super) fn answered_by(&self, broker: u32) {
+        // There is one for each profiler.
+        let _ = self.0.broker.set(broker);
+    }
+
+    /// Confines threads that start later to the system calls of a profiler.
+    pub(super) fn confine(&self, is_confined: bool) {
+        self.0.is_confined.store(is_confined, Ordering::Relaxed);
     }
 
     /// Returns the number of calls that did not return in time.
@@ -179,10 +195,15 @@ impl Helper {
         let (jobs, queue) = sync_channel::<Job>(1);
         let state = Arc::new(HelperState::default());
         let (in_thread, reservation) = (state.clone(), shared.reservation.get());
+        let is_confined = shared.is_confined.load(Ordering::Relaxed);
         let shared = Arc::downgrade(shared);
         let thread = std::thread::Builder::new().name("ebpf-helper".to_owned()).stack_size(STACK);
         reservation::spawn(reservation, Part::OnBehalf, thread, move |_| {
             in_thread.tid.store(this_thread::id(), Ordering::Relaxed);
+            if is_confined {
+                // Without effect if the thread that started this one is confined.
+                let _ = confine::PROFILER.install();
+            }
             queue.iter().for_each(|job| job());
             in_thread.has_returned.store(true, Ordering::Release);
             if let Some(shared) = shared.upgrade()
@@ -194,11 +215,17 @@ impl Helper {
         Ok(Helper { jobs, state })
     }
 
-    /// Waits for the answer. On a busy machine a thread without a CPU is given more time.
-    fn wait<T>(&self, answer: &Receiver<T>, deadline: Duration) -> Result<T, RecvTimeoutError> {
+    /// Waits for the answer. On a busy machine a thread without a CPU, or a broker without one, is given more
+    /// time.
+    fn wait<T>(
+        &self,
+        answer: &Receiver<T>,
+        deadline: Duration,
+        broker: Option<u32>,
+    ) -> Result<T, RecvTimeoutError> {
         let mut received = answer.recv_timeout(deadline);
         for _ in 0..CPU_DEADLINES {
-            if received.is_ok() || !self.wants_cpu() {
+            if received.is_ok() || !(self.wants_cpu() || broker.is_some_and(has_ready_thread)) {
                 break;
             }
             received = answer.recv_timeout(DEADLINE);
@@ -206,10 +233,12 @@ impl Helper {
         received
     }
 
-    /// Returns the time for which the thread waited for a CPU since the last time that this was
-    /// asked.
-    fn wait_for_cpu(&self) -> Duration {
-        let waited = waited(self.state.tid.load(Ordering::Relaxed));
+    /// Returns the time for which the thread, and threads of a broker, waited for a CPU since the last time
+    /// that this was asked.
+    fn wait_for_cpu(&self, broker: Option<u32>) -> Duration {
+        let own = waited("self", self.state.tid.load(Ordering::Relaxed));
+        let of_broker = |pid: u32| threads(pid).map(|tid| waited(&pid.to_string(), tid)).sum();
+        let waited = own + broker.map_or(Duration::ZERO, of_broker);
         let before = self.state.waited.swap(waited.as_nanos() as u64, Ordering::Relaxed);
         waited.saturating_sub(Duration::from_nanos(before))
     }
@@ -219,6 +248,18 @@ impl Helper {
         // A new thread that has not run yet has not told its id.
         tid == 0 || is_running(&fs::read_to_string(format!("/proc/self/task/{tid}/stat")).unwrap_or_default())
     }
+}
+
+/// Returns the threads of a process.
+fn threads(pid: u32) -> impl Iterator<Item = u32> {
+    let folder = fs::read_dir(format!("/proc/{pid}/task"));
+    folder.into_iter().flatten().filter_map(|thread| thread.ok()?.file_name().to_str()?.parse().ok())
+}
+
+/// Returns `true` if a thread of a process runs or waits for a CPU.
+fn has_ready_thread(pid: u32) -> bool {
+    let stat = |tid: u32| fs::read_to_string(format!("/proc/{pid}/task/{tid}/stat")).unwrap_or_default();
+    threads(pid).any(|tid| is_running(&stat(tid)))
 }
 
 /// Returns `true` if a line of `/proc/PID/task/TID/stat` is that of a thread that runs or waits for
@@ -448,6 +489,21 @@ mod tests {
             now = end + Duration::from_secs(1);
             assert!(limits.deadline(1, now).is_some());
         }
+    }
+
+    #[test]
+    fn busy_broker_is_given_more_time_and_a_stopped_one_is_not() {
+        let busy = |script: &str| std::process::Command::new("sh").args(["-c", script]).spawn().unwrap();
+        let (mut runs, mut waits) = (busy("while :; do :; done"), busy("exec sleep 100"));
+        std::thread::sleep(Duration::from_millis(200));
+        let ready = [runs.id(), waits.id(), u32::MAX].map(has_ready_thread);
+        let helper = Helper::start(&Arc::default()).unwrap();
+        assert!(helper.wait_for_cpu(Some(runs.id())) < Duration::from_secs(10));
+        for child in [&mut runs, &mut waits] {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+        assert_eq!(ready, [true, false, false]);
     }
 
     #[test]

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use procfs::process::{MMapPath, Process};
 use rustix::fs::{Mode, OFlags, Stat};
 
+use super::access::Access;
 use super::helpers::Helpers;
 use super::inode;
 use super::other_thread;
@@ -23,21 +24,23 @@ use crate::sample::{FileId, MapEvent};
 /// The file behind a mapping.
 pub(super) struct MappedFile {
     mapping: Arc<Mapping>,
+    access: Access,
     helpers: Helpers,
     /// Kept open from the first time on: it may be deleted or replaced before its names are read.
     held: Mutex<Option<HeldFile>>,
 }
 
 /// A mapping whose file is opened.
-struct Mapping {
-    pid: u32,
-    range: (u64, u64),
-    file: FileId,
-    path: Arc<str>,
+#[derive(Debug)]
+pub(super) struct Mapping {
+    pub(super) pid: u32,
+    pub(super) range: (u64, u64),
+    pub(super) file: FileId,
+    pub(super) path: Arc<str>,
     /// Opens files of file systems that other programs or machines serve.
-    any_file_system: bool,
+    pub(super) any_file_system: bool,
     /// Set once a file that only root may write was found; no other is opened from then on.
-    is_proven: OnceLock<()>,
+    pub(super) is_proven: OnceLock<()>,
 }
 
 /// A file that stays open.
@@ -78,7 +81,13 @@ impl Drop for HeldFile {
 }
 
 impl MappedFile {
-    pub(super) fn new(pid: u32, mapping: &MapEvent, helpers: Helpers, any_file_system: bool) -> MappedFile {
+    pub(super) fn new(
+        pid: u32,
+        mapping: &MapEvent,
+        access: Access,
+        helpers: Helpers,
+        any_file_system: bool,
+    ) -> MappedFile {
         let mapping = Mapping {
             pid,
             range: (mapping.start, mapping.end),
@@ -87,15 +96,15 @@ impl MappedFile {
             any_file_system,
             is_proven: OnceLock::new(),
         };
-        MappedFile { mapping: Arc::new(mapping), helpers, held: Mutex::default() }
+        MappedFile { mapping: Arc::new(mapping), access, helpers, held: Mutex::default() }
     }
 
     fn open_file(&self) -> io::Result<File> {
         if let Some(file) = &*self.held() {
             return file.0.try_clone();
         }
-        let mapping = self.mapping.clone();
-        let found = self.helpers.call(mapping.pid, move || mapping.find())?;
+        let (mapping, access) = (self.mapping.clone(), self.access.clone());
+        let found = self.helpers.call(mapping.pid, move || access.mapped_file(mapping))?;
         *self.held() = HeldFile::new(&found.file, found.is_reachable);
         Ok(found.file)
     }
@@ -160,35 +169,40 @@ enum Way {
 }
 
 /// A file that was opened.
-struct Found {
-    file: File,
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) file: File,
     /// `true` if its path leads to it for this program, too.
-    is_reachable: bool,
+    pub(super) is_reachable: bool,
+    /// `true` if the process has it mapped now.
+    pub(super) is_mapped: bool,
 }
 
 impl Mapping {
-    fn find(&self) -> io::Result<Found> {
+    /// Finds the file and opens it with the privileges of this program.
+    pub(super) fn find(&self) -> io::Result<Found> {
         let id = other_thread::of(self.pid).unwrap_or(self.pid);
         let (start, end) = self.range;
-        if !self.any_file_system && is_served(id, start) {
+        if !self.any_file_system && is_served(&Access::Own, id, start) {
             return Err(io::ErrorKind::Unsupported.into());
         }
         let link = PathBuf::from(format!("/proc/{id}/map_files/{start:x}-{end:x}"));
         let mapped = TargetFile::of_kernel_link(&link);
-        let is_mapped = mapped.as_ref().ok().and_then(|mapped| mapped.attributes().ok());
+        let now = mapped.as_ref().ok().and_then(|mapped| mapped.attributes().ok());
         let by_root = || self.below(&format!("/proc/{id}/root"));
         let by_path = || self.below("/");
         let mut refused = None;
         let mut open = |way, found: io::Result<TargetFile>| {
-            let opened = found.and_then(|found| self.open(&found, way, is_mapped.as_ref()));
+            let opened = found.and_then(|found| self.open(&found, way, now.as_ref()));
             opened.map_err(|error| refused = Some(error)).ok()
         };
         let file = open(Way::MapFiles, mapped)
             .or_else(|| open(Way::OwnRoot, by_root()))
             .or_else(|| open(Way::OwnPath, by_path()));
         let file = file.ok_or_else(|| refused.unwrap_or_else(|| io::ErrorKind::NotFound.into()))?;
-        let is_reachable = by_path().and_then(|found| is_same(&found, &file)).unwrap_or(false);
-        Ok(Found { file, is_reachable })
+        let is_reachable = by_path().and_then(|found| is_same(&found.attributes()?, &file)).unwrap_or(false);
+        let is_mapped = now.is_some_and(|now| is_same(&now, &file).unwrap_or(false));
+        Ok(Found { file, is_reachable, is_mapped })
     }
 
     /// Finds the path of the file below a root folder.
@@ -251,13 +265,13 @@ impl Mapping {
 }
 
 /// Returns `true` if a file that was found is the opened one.
-fn is_same(found: &TargetFile, file: &File) -> io::Result<bool> {
-    let (found, file) = (found.attributes()?, file.metadata()?);
+fn is_same(found: &Stat, file: &File) -> io::Result<bool> {
+    let file = file.metadata()?;
     Ok((found.st_dev, found.st_ino) == (file.dev(), file.ino()))
 }
 
 /// Returns the image of the vDSO, which is the same in every process.
-fn vdso() -> io::Result<Vec<u8>> {
+pub(super) fn vdso() -> io::Result<Vec<u8>> {
     static IMAGE: OnceLock<Option<Vec<u8>>> = OnceLock::new();
     let image = IMAGE.get_or_init(|| {
         let maps = Process::myself().and_then(|process| process.maps()).ok()?;

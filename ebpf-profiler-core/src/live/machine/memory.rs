@@ -10,48 +10,107 @@
 //!   else /proc/PID/pagemap: 64 pages ──► present ───► read
 //!                                    └─► else ──────► read by a helper, unless another program serves the file
 //! ```
+//!
+//! With a [broker](super::broker), `/proc/PID/mem` stays open and is read instead of the system call
+//! `process_vm_readv`, for which this program has no privilege.
 
 #![expect(unsafe_code, reason = "system calls that the standard library does not have")]
 
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use super::access::{Access, ProcFile};
 use super::helpers::Helpers;
+use super::kept::KeptFiles;
 use super::served::is_served;
 
 /// The memory of all processes.
 #[derive(Clone, Debug)]
 pub(super) struct ProcessMemory {
+    access: Access,
     helpers: Helpers,
     any_file_system: bool,
     present: Arc<Mutex<PresentPages>>,
+    /// Open `/proc/PID/mem` of a broker.
+    memories: Arc<Mutex<KeptFiles>>,
 }
 
 impl ProcessMemory {
-    pub(super) fn new(helpers: Helpers, any_file_system: bool) -> ProcessMemory {
-        ProcessMemory { helpers, any_file_system, present: Arc::default() }
+    pub(super) fn new(access: Access, helpers: Helpers, any_file_system: bool) -> ProcessMemory {
+        let memories = Arc::new(Mutex::new(KeptFiles::new(MAX_MEMORIES)));
+        ProcessMemory { access, helpers, any_file_system, present: Arc::default(), memories }
     }
 
     /// Fills `buffer` with the memory of a process from `address`.
     pub(super) fn read(&self, pid: u32, address: u64, buffer: &mut [u8]) -> io::Result<()> {
-        let mut present = self.present.lock().unwrap_or_else(PoisonError::into_inner);
-        if present.are(pid, address, buffer.len() as u64) {
-            drop(present);
-            return read(pid, address, buffer);
+        if self.are_present(pid, address, buffer.len() as u64) {
+            let open = || self.open(pid, ProcFile::Memory);
+            return self.read_at_once(pid, address, buffer, open);
         }
-        let (len, any_file_system) = (buffer.len(), self.any_file_system);
+        let (memory, len) = (self.clone(), buffer.len());
         let read = move || {
-            if !any_file_system && is_served(pid, address) {
+            let ProcessMemory { access, any_file_system, .. } = &memory;
+            if !any_file_system && is_served(access, pid, address) {
                 return Err(io::ErrorKind::Unsupported.into());
             }
             let mut bytes = vec![0; len];
-            read(pid, address, &mut bytes).map(|()| bytes)
+            let open = || access.proc_file(pid, ProcFile::Memory);
+            memory.read_at_once(pid, address, &mut bytes, open).map(|()| bytes)
         };
         buffer.copy_from_slice(&self.helpers.call(pid, read)?);
         Ok(())
     }
+
+    /// Closes what is open of a process that executes or ends.
+    pub(super) fn forget(&self, pid: u32) {
+        lock(&self.present).pagemaps.remove(pid);
+        lock(&self.memories).remove(pid);
+    }
+
+    fn are_present(&self, pid: u32, address: u64, len: u64) -> bool {
+        let open = || self.open(pid, ProcFile::Pagemap);
+        lock(&self.present).are(pid, address, len, &open)
+    }
+
+    /// Opens a file of `/proc/PID`. A broker is waited for no longer than a helper is.
+    fn open(&self, pid: u32, file: ProcFile) -> io::Result<File> {
+        match self.access.clone() {
+            Access::Own => self.access.proc_file(pid, file),
+            access => self.helpers.call(pid, move || access.proc_file(pid, file)),
+        }
+    }
+
+    /// Reads memory in this thread. With a broker, `open` opens the memory of the process.
+    fn read_at_once(
+        &self,
+        pid: u32,
+        address: u64,
+        buffer: &mut [u8],
+        open: impl Fn() -> io::Result<File>,
+    ) -> io::Result<()> {
+        if !self.access.has_broker() {
+            return read(pid, address, buffer);
+        }
+        let kept = lock(&self.memories).get(pid);
+        if let Some(file) = kept {
+            let read = file.read_exact_at(buffer, address);
+            if !read.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::UnexpectedEof) {
+                return read;
+            }
+            // Empty after an exec or the end of the process.
+            lock(&self.memories).remove(pid);
+        }
+        let file = open()?;
+        let file = lock(&self.memories).insert(pid, file);
+        file.read_exact_at(buffer, address)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // What is kept is valid at any time.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Pages of a window.
@@ -70,6 +129,9 @@ const WINDOWS: usize = 1 << 10;
 /// Open pagemaps.
 const MAX_PAGEMAPS: usize = 8;
 
+/// Open memories of processes.
+const MAX_MEMORIES: usize = 64;
+
 /// End of the addresses of user memory.
 const USER_END: u64 = 1 << 47;
 
@@ -77,7 +139,7 @@ const USER_END: u64 = 1 << 47;
 #[derive(Debug)]
 struct PresentPages {
     windows: Box<[Window]>,
-    pagemaps: Vec<(u32, File)>,
+    pagemaps: KeptFiles,
 }
 
 /// 64 pages of a process.
@@ -92,16 +154,20 @@ struct Window {
     present: u64,
 }
 
+/// Opens a pagemap.
+type Open<'a> = dyn Fn() -> io::Result<File> + 'a;
+
 impl Default for PresentPages {
     fn default() -> PresentPages {
-        PresentPages { windows: vec![Window::default(); WINDOWS].into(), pagemaps: Vec::new() }
+        let windows = vec![Window::default(); WINDOWS].into();
+        PresentPages { windows, pagemaps: KeptFiles::new(MAX_PAGEMAPS) }
     }
 }
 
 impl PresentPages {
     /// Returns `true` if all pages of a range are present, or if they are no user memory, so that
-    /// reading them waits for nobody.
-    fn are(&mut self, pid: u32, address: u64, len: u64) -> bool {
+    /// reading them waits for nobody. `open` opens the pagemap of the process.
+    fn are(&mut self, pid: u32, address: u64, len: u64, open: &Open<'_>) -> bool {
         let Some(last) = address.checked_add(len.saturating_sub(1)).filter(|&last| last < USER_END) else {
             return true;
         };
@@ -111,7 +177,7 @@ impl PresentPages {
             let index = page / PAGES;
             let end = ((index + 1) * PAGES - 1).min(last >> PAGE_SHIFT);
             let wanted = (u64::MAX >> (PAGES - 1 - (end - page))) << (page % PAGES);
-            if !self.has(pid, index, wanted, now) {
+            if !self.has(pid, index, wanted, now, open) {
                 return false;
             }
             page = end + 1;
@@ -120,32 +186,28 @@ impl PresentPages {
     }
 
     /// Returns `true` if the `wanted` pages of a window are present.
-    fn has(&mut self, pid: u32, index: u64, wanted: u64, now: u64) -> bool {
+    fn has(&mut self, pid: u32, index: u64, wanted: u64, now: u64, open: &Open<'_>) -> bool {
         let slot = (index.wrapping_mul(31).wrapping_add(u64::from(pid).wrapping_mul(0x9e37_79b9))) as usize
             % WINDOWS;
         let Window { pid: owner, index: known, read, present } = self.windows[slot];
         if (owner, known) == (pid, index) && now.wrapping_sub(read) < VALID && present & wanted == wanted {
             return true;
         }
-        let present = self.read(pid, index).unwrap_or(0);
+        let present = self.read(pid, index, open).unwrap_or(0);
         self.windows[slot] = Window { pid, index, read: now, present };
         present & wanted == wanted
     }
 
     /// Reads the present pages of a window.
-    fn read(&mut self, pid: u32, index: u64) -> Option<u64> {
-        if let Some(place) = self.pagemaps.iter().position(|&(of, _)| of == pid) {
-            // Empty after an exec or the end of the process.
-            if let Some(present) = present_pages(&self.pagemaps[place].1, index) {
+    fn read(&mut self, pid: u32, index: u64, open: &Open<'_>) -> Option<u64> {
+        if let Some(pagemap) = self.pagemaps.get(pid) {
+            if let Some(present) = present_pages(&pagemap, index) {
                 return Some(present);
             }
-            self.pagemaps.remove(place);
+            // Empty after an exec or the end of the process.
+            self.pagemaps.remove(pid);
         }
-        let file = File::open(format!("/proc/{pid}/pagemap")).ok()?;
-        let present = present_pages(&file, index);
-        self.pagemaps.truncate(MAX_PAGEMAPS - 1);
-        self.pagemaps.insert(0, (pid, file));
-        present
+        present_pages(&self.pagemaps.insert(pid, open().ok()?), index)
     }
 }
 
@@ -209,6 +271,10 @@ fn read_file(pid: u32, address: u64, buffer: &mut [u8]) -> io::Result<()> {
 mod tests {
     use super::*;
 
+    fn memory() -> ProcessMemory {
+        ProcessMemory::new(Access::Own, Helpers::default(), false)
+    }
+
     #[test]
     fn both_ways_read_the_same_and_not_what_is_not_there() {
         let pid = std::process::id();
@@ -229,22 +295,20 @@ mod tests {
 
     #[test]
     fn present_pages_are_found_in_all_windows_of_a_range() {
-        let (mut pages, pid) = (PresentPages::default(), std::process::id());
+        let (memory, pid) = (memory(), std::process::id());
+        let are = |address, len| memory.are_present(pid, address, len);
         let there = vec![1_u8; 1 << 20];
-        assert!(pages.are(pid, there.as_ptr() as u64, there.len() as u64));
-        assert!(pages.are(pid, there.as_ptr() as u64 + 5000, 1) && pages.are(pid, there.as_ptr() as u64, 0));
-        assert!(!pages.are(pid, 0, 1));
+        let start = there.as_ptr() as u64;
+        assert!(are(start, there.len() as u64));
+        assert!(are(start + 5000, 1) && are(start, 0));
+        assert!(!are(0, 1));
         // The kernel refuses these at once.
-        assert!(pages.are(pid, u64::MAX, 1) && pages.are(pid, 1 << 63, 8) && pages.are(pid, USER_END - 1, 8));
-        for number in 0..40 {
-            pages.are(pid + number, there.as_ptr() as u64, 1);
-        }
-        assert!(pages.pagemaps.len() <= MAX_PAGEMAPS);
+        assert!(are(u64::MAX, 1) && are(1 << 63, 8) && are(USER_END - 1, 8));
     }
 
     #[test]
     fn absent_pages_are_read_by_a_helper() {
-        let memory = ProcessMemory::new(Helpers::default(), false);
+        let memory = memory();
         let file = File::open("/proc/self/exe").unwrap();
         let (pid, mut bytes) = (std::process::id(), [0; 16]);
         let none = std::ptr::null_mut();
@@ -253,10 +317,10 @@ mod tests {
             let fd = std::os::fd::AsRawFd::as_raw_fd(&file);
             libc::mmap(none, 1 << 16, libc::PROT_READ, libc::MAP_PRIVATE, fd, 0)
         };
-        assert!(!PresentPages::default().are(pid, mapped as u64, 16));
+        assert!(!memory.are_present(pid, mapped as u64, 16));
         memory.read(pid, mapped as u64, &mut bytes).unwrap();
         assert_eq!(bytes[..4], *b"\x7fELF");
-        assert!(PresentPages::default().are(pid, mapped as u64, 16));
+        assert!(memory.are_present(pid, mapped as u64, 16));
         assert!(memory.read(pid, 0x1000, &mut bytes).is_err());
         // SAFETY: nothing refers to it.
         unsafe { libc::munmap(mapped, 1 << 16) };
@@ -265,7 +329,7 @@ mod tests {
     #[test]
     #[ignore = "measures"]
     fn cost_of_reads() {
-        let memory = ProcessMemory::new(Helpers::default(), false);
+        let memory = memory();
         let there = vec![1_u8; 64 << 20];
         let (pid, base) = (std::process::id(), there.as_ptr() as u64);
         // A name takes some 30 reads in five places.

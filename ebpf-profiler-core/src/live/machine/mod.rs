@@ -1,9 +1,15 @@
 //! The running machine: its CPUs, clocks, threads and capabilities, and its processes, with their
 //! mappings, memory and files.
 
+pub(super) mod access;
+
+pub(super) mod broker;
+
 pub(super) mod capability;
 
 pub(super) mod clock;
+
+pub(super) mod confine;
 
 pub(super) mod cpus;
 
@@ -14,6 +20,8 @@ pub(super) mod descriptors;
 pub(super) mod helpers;
 
 mod inode;
+
+mod kept;
 
 pub(super) mod mapped_file;
 

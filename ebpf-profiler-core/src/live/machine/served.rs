@@ -14,6 +14,7 @@ use std::sync::OnceLock;
 
 use rustix::fs::{MemfdFlags, memfd_create};
 
+use super::access::{Access, ProcFile};
 use super::mapping_query::query;
 
 /// A device as `/proc` prints it: major and minor number.
@@ -21,8 +22,9 @@ type Device = (u32, u32);
 
 /// Returns `true` if the mapping at an address is of a file that another program or machine may
 /// serve.
-pub(super) fn is_served(pid: u32, address: u64) -> bool {
-    device_at(pid, address).is_some_and(|device| {
+pub(super) fn is_served(access: &Access, pid: u32, address: u64) -> bool {
+    let maps = access.proc_file(pid, ProcFile::Maps).ok();
+    maps.and_then(|maps| device_at(maps, address)).is_some_and(|device| {
         let lists =
             [format!("/proc/{pid}/mountinfo"), "/proc/1/mountinfo".into(), "/proc/self/mountinfo".into()];
         let mut types = lists.iter().filter_map(|list| file_system(&fs::read_to_string(list).ok()?, device));
@@ -36,8 +38,7 @@ pub(super) fn is_served(pid: u32, address: u64) -> bool {
 }
 
 /// Returns the device of the file that a process maps at an address; `None` for other memory.
-fn device_at(pid: u32, address: u64) -> Option<Device> {
-    let maps = File::open(format!("/proc/{pid}/maps")).ok()?;
+fn device_at(maps: File, address: u64) -> Option<Device> {
     match query(&maps, address) {
         Ok(mapping) => (mapping.inode != 0).then_some(mapping.device),
         Err(error) if error.raw_os_error() == Some(libc::ENOENT) => None,
@@ -111,16 +112,16 @@ mod tests {
     #[test]
     fn own_code_is_served_by_nobody() {
         let here = own_code_is_served_by_nobody as *const () as u64;
-        assert!(device_at(std::process::id(), here).is_some());
-        assert!(!is_served(std::process::id(), here));
+        let maps = || File::open("/proc/self/maps").unwrap();
+        assert!(device_at(maps(), here).is_some());
+        assert!(!is_served(&Access::Own, std::process::id(), here));
         let stack = 0_u8;
         let addresses = [here, &raw const stack as u64, 0];
         for address in addresses {
-            let maps = File::open("/proc/self/maps").unwrap();
-            assert_eq!(device_at(std::process::id(), address), listed_device_at(maps, address));
+            assert_eq!(device_at(maps(), address), listed_device_at(maps(), address));
         }
-        assert_eq!(device_at(std::process::id(), &raw const stack as u64), None);
-        assert!(!is_served(std::process::id(), 0));
+        assert_eq!(device_at(maps(), &raw const stack as u64), None);
+        assert!(!is_served(&Access::Own, std::process::id(), 0));
     }
 
     #[test]

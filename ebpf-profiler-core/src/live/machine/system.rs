@@ -4,13 +4,14 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::sync::Arc;
 
+use super::access::{Access, ProcFile};
+use super::broker::Broker;
 use super::describe;
 use super::helpers::Helpers;
 use super::mapped_file::MappedFile;
 use super::memory::ProcessMemory;
-use super::other_thread;
+use super::processes;
 use super::reservation::Reservation;
-use super::{perf_map, processes};
 use crate::elf::ReadAt;
 use crate::process::{Description, Opener, System};
 use crate::sample::{FileId, MapEvent};
@@ -32,6 +33,7 @@ use crate::sample::{FileId, MapEvent};
 #[doc(alias = "proc")]
 #[derive(Clone, Debug)]
 pub struct LiveSystem {
+    access: Access,
     helpers: Helpers,
     memory: ProcessMemory,
     any_file_system: bool,
@@ -43,8 +45,9 @@ pub struct LiveSystem {
 impl Default for LiveSystem {
     fn default() -> LiveSystem {
         let helpers = Helpers::default();
-        let memory = ProcessMemory::new(helpers.clone(), false);
+        let memory = ProcessMemory::new(Access::Own, helpers.clone(), false);
         LiveSystem {
+            access: Access::Own,
             helpers,
             memory,
             any_file_system: false,
@@ -73,8 +76,23 @@ impl LiveSystem {
 
     /// Opens files of file systems that another program or machine serves, too.
     pub(in crate::live) fn with_any_file_system(self, any_file_system: bool) -> LiveSystem {
-        let memory = ProcessMemory::new(self.helpers.clone(), any_file_system);
+        let memory = ProcessMemory::new(self.access.clone(), self.helpers.clone(), any_file_system);
         LiveSystem { memory, any_file_system, ..self }
+    }
+
+    /// Confines the threads that open and read.
+    pub(in crate::live) fn confined(self, is_confined: bool) -> LiveSystem {
+        self.helpers.confine(is_confined);
+        self
+    }
+
+    /// Opens what belongs to other processes through a broker.
+    pub(in crate::live) fn with_broker(self, broker: Option<&Broker>) -> LiveSystem {
+        let Some(broker) = broker else { return self };
+        self.helpers.answered_by(broker.id());
+        let access = Access::Broker(broker.client());
+        let memory = ProcessMemory::new(access.clone(), self.helpers.clone(), self.any_file_system);
+        LiveSystem { access, memory, ..self }
     }
 }
 
@@ -84,8 +102,9 @@ impl System for LiveSystem {
     }
 
     fn mappings(&self, pid: u32) -> io::Result<Vec<MapEvent>> {
+        let access = self.access.clone();
         // The kernel waits while the process changes its mappings.
-        self.helpers.call(pid, move || mappings_of_process(pid))
+        self.helpers.call(pid, move || mappings(access.proc_file(pid, ProcFile::Maps)?))
     }
 
     fn describe(&self, pid: u32) -> Description {
@@ -93,6 +112,12 @@ impl System for LiveSystem {
     }
 
     fn complete(&self, pid: u32, mut description: Description) -> Description {
+        let access = self.access.clone();
+        if description.executable.is_empty() && matches!(access, Access::Broker(_)) {
+            let access = access.clone();
+            description.executable =
+                self.helpers.call(pid, move || access.executable(pid)).unwrap_or_default();
+        }
         if self.command_lines {
             // They are in the memory of the process, as its environment is.
             let read = self.helpers.call(pid, move || describe::command_line(pid));
@@ -100,19 +125,21 @@ impl System for LiveSystem {
         }
         if !self.environment.is_empty() {
             let names = self.environment.clone();
-            let read = self.helpers.call(pid, move || describe::environment(pid, &names));
+            let environ = move || access.proc_file(pid, ProcFile::Environment);
+            let read = self.helpers.call(pid, move || describe::environment(environ()?, &names));
             description.environment = read.unwrap_or_default();
         }
         description
     }
 
     fn opener(&self, pid: u32, mapping: &MapEvent) -> Arc<dyn Opener> {
-        Arc::new(MappedFile::new(pid, mapping, self.helpers.clone(), self.any_file_system))
+        let (access, helpers) = (self.access.clone(), self.helpers.clone());
+        Arc::new(MappedFile::new(pid, mapping, access, helpers, self.any_file_system))
     }
 
     fn perf_map(&self, pid: u32) -> io::Result<Box<dyn ReadAt>> {
-        let any_file_system = self.any_file_system;
-        Ok(Box::new(self.helpers.call(pid, move || perf_map::open(pid, any_file_system))?))
+        let (access, any_file_system) = (self.access.clone(), self.any_file_system);
+        Ok(Box::new(self.helpers.call(pid, move || access.perf_map(pid, any_file_system))?))
     }
 
     fn abandoned(&self) -> u64 {
@@ -121,6 +148,10 @@ impl System for LiveSystem {
 
     fn read(&self, pid: u32, address: u64, buffer: &mut [u8]) -> io::Result<()> {
         self.memory.read(pid, address, buffer)
+    }
+
+    fn forget(&self, pid: u32) {
+        self.memory.forget(pid);
     }
 }
 
@@ -131,22 +162,18 @@ const MAX_MAPS: usize = 4 << 20;
 /// Executable mappings that are returned at most: more than any process may have in a registry.
 const MAX_MAPPINGS: usize = (1 << 14) + 1;
 
-/// Returns the executable mappings of a process, also if its first thread has exited.
-pub(in crate::live) fn mappings_of_process(pid: u32) -> io::Result<Vec<MapEvent>> {
-    let maps = mappings(pid)?;
-    if !maps.is_empty() {
-        return Ok(maps);
-    }
-    other_thread::of(pid).map_or(Ok(maps), mappings)
+/// Reads the executable mappings of this process.
+pub(in crate::live) fn own_mappings() -> io::Result<Vec<MapEvent>> {
+    mappings(File::open("/proc/self/maps")?)
 }
 
-/// Reads the executable mappings of a process, line by line.
+/// Reads the executable mappings of a process from its `maps`, line by line.
 ///
 /// Not by procfs, which parses the whole file and keeps an allocation for each line: 4,111 in 80 ms
 /// for a process half of whose mappings are executable, where this keeps 2,021 in 60 ms. Any
 /// program can have 65,530 of them, so bytes and mappings are bounded.
-fn mappings(pid: u32) -> io::Result<Vec<MapEvent>> {
-    let mut lines = BufReader::with_capacity(64 << 10, File::open(format!("/proc/{pid}/maps"))?);
+fn mappings(maps: File) -> io::Result<Vec<MapEvent>> {
+    let mut lines = BufReader::with_capacity(64 << 10, maps);
     let (mut line, mut bytes, mut maps) = (Vec::new(), 0, Vec::<MapEvent>::new());
     while maps.len() < MAX_MAPPINGS {
         line.clear();

@@ -91,7 +91,8 @@ impl Handle {
     pub fn health(&self) -> Health {
         let recording = self.recorder.as_ref().map(Recorder::stats);
         let remote = &self.remote;
-        remote.state().health(recording, remote.reservation(), remote.enrichment())
+        let health = remote.state().health(recording, remote.reservation(), remote.enrichment());
+        Health { broker: remote.broker(), ..health }
     }
 
     /// Returns `true` while samples can still come, as

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::enrichment::EnrichmentStats;
+use crate::live::machine::broker::BrokerStats;
 use crate::live::machine::reservation::ReservationStats;
 use crate::live::machine::usage::Usage;
 use crate::pipeline::PipelineStats;
@@ -55,6 +56,8 @@ pub struct Health {
     pub budget: Option<BudgetStats>,
     /// State of the [`Reservation`](crate::live::Reservation), if there is one.
     pub reservation: Option<ReservationStats>,
+    /// Counters of the [`Broker`](crate::live::Broker), if there is one.
+    pub broker: Option<BrokerStats>,
     /// Resource usage of this program up to now.
     pub usage: Usage,
 }

@@ -4,7 +4,6 @@ use std::fs;
 use std::time::Duration;
 
 use crate::live::error::OptionError;
-use crate::live::machine::system::mappings_of_process;
 use crate::live::trigger::Trigger;
 use crate::process::Pids;
 
@@ -92,11 +91,6 @@ pub(super) fn running_pids(
     }
     let is_running = |&pid: &u32| check_pid(pid).map_err(|error| skipped.push(error)).is_ok();
     Ok(ids.iter().copied().filter(is_running).collect())
-}
-
-/// Returns `true` while a process has executable mappings: until its last thread exits.
-pub(super) fn is_alive(pid: u32) -> bool {
-    mappings_of_process(pid).is_ok_and(|maps| !maps.is_empty())
 }
 
 /// Returns the process of a thread: `Tgid:` in its status.

@@ -185,7 +185,11 @@ fn required_capability(capability: Capability, purpose: &'static str, remedy: &'
 fn helpful_capability(capability: Capability, purpose: &'static str) -> Requirement {
     let remedy =
         "profiles have fewer names without it; run as root (sudo), or add it: setcap, AmbientCapabilities=";
-    let requirement = required_capability(capability, purpose, remedy);
+    let mut requirement = required_capability(capability, purpose, remedy);
+    if requirement.state != State::There && capability::is_of_broker(capability) {
+        requirement.state = State::There;
+        requirement.found = "held by the broker".to_owned();
+    }
     Requirement { state: state(requirement.state == State::There, State::Limited), ..requirement }
 }
 

@@ -330,9 +330,12 @@ fn prefer(governor: u32) {
     }
 }
 
-/// Returns the time for which a thread of this process has waited for a CPU since its start.
-pub(super) fn waited(tid: u32) -> Duration {
-    scheduler::Times::open(tid).and_then(|file| scheduler::Times::read(&file)).unwrap_or_default().wait
+/// Returns the time for which a thread of a process has waited for a CPU since its start.
+pub(super) fn waited(process: &str, tid: u32) -> Duration {
+    scheduler::Times::open_of(process, tid)
+        .and_then(|file| scheduler::Times::read(&file))
+        .unwrap_or_default()
+        .wait
 }
 
 /// Returns the part of each member in a number of CPUs.

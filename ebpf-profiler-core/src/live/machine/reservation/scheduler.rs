@@ -118,7 +118,12 @@ pub(super) struct Times {
 impl Times {
     /// Opens the times of a thread of this process.
     pub(super) fn open(tid: u32) -> Option<File> {
-        File::open(format!("/proc/self/task/{tid}/schedstat")).ok()
+        Times::open_of("self", tid)
+    }
+
+    /// Opens the times of a thread of a process.
+    pub(super) fn open_of(process: &str, tid: u32) -> Option<File> {
+        File::open(format!("/proc/{process}/task/{tid}/schedstat")).ok()
     }
 
     /// Reads the times of a thread. `None` once it has ended, and on kernels that don't measure

@@ -1,6 +1,7 @@
 //! Configuration and start of a profiler.
 
 mod bounds;
+mod privileges;
 mod start;
 
 use std::path::PathBuf;
@@ -9,6 +10,7 @@ use std::time::Duration;
 use ebpf_programs::abi::arena::{BLOCK, CHUNK_BLOCKS, CHUNKS};
 
 use crate::language::Language;
+use crate::live::machine::broker::Broker;
 use crate::live::machine::reservation::Reservation;
 use crate::live::run::budget::Budget;
 use crate::live::run::enrichment::Enrichment;
@@ -65,6 +67,8 @@ pub struct Builder {
     reservation: Option<Reservation>,
     enrichment: Option<Hook>,
     derives_rules: bool,
+    broker: Option<Broker>,
+    confines: bool,
 }
 
 impl Builder {
@@ -98,6 +102,8 @@ impl Builder {
             reservation: None,
             enrichment: None,
             derives_rules: true,
+            broker: None,
+            confines: false,
         }
     }
 

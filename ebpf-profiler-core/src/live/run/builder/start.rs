@@ -8,9 +8,10 @@ use crate::live::error::{OptionError, StartError};
 use crate::live::kernel::fault::KernelFault;
 use crate::live::kernel::waker::Waker;
 use crate::live::kernel::{held_map, version};
+use crate::live::machine::confine::AllowList;
 use crate::live::machine::reservation::Reservation;
-use crate::live::machine::system::{LiveSystem, mappings_of_process};
-use crate::live::machine::{clock, cpus, describe, descriptors, mapped_file, priority};
+use crate::live::machine::system::{LiveSystem, own_mappings};
+use crate::live::machine::{access, clock, cpus, describe, descriptors, mapped_file, priority};
 use crate::live::run::control::Settings;
 use crate::live::run::interval::Interval;
 use crate::live::run::loader::{self, Loaded, Machine, Scaled};
@@ -118,9 +119,11 @@ impl Builder {
             budget,
             rules,
             reservation: self.reservation,
+            broker: self.broker,
+            confines: self.confines,
             enricher,
             describe: describe::describe,
-            is_alive: Box::new(options::is_alive),
+            is_alive: Box::new(access::is_alive),
         };
         let threads =
             Threads::start(parts).map_err(|error| StartError::System { what: "start a thread", error })?;
@@ -135,7 +138,8 @@ impl Builder {
         let own = || Box::new(symbols(std::mem::take(&mut self.symbol_options), any_file_system)) as Box<_>;
         let symbolizer = self.symbolizer.take().unwrap_or_else(own);
         let system = LiveSystem::default().with_any_file_system(any_file_system);
-        let system = system.reserved(self.reservation.clone());
+        let system = system.with_broker(self.broker.as_ref());
+        let system = system.reserved(self.reservation.clone()).confined(self.confines);
         let system = system.with_command_lines(self.command_lines).with_environment(&self.environment);
         recorded(recorder, system, symbolizer)
     }
@@ -215,7 +219,11 @@ impl Builder {
         if !crate::live::IS_SUPPORTED {
             return Err(StartError::Architecture { name: std::env::consts::ARCH });
         }
-        mappings_of_process(std::process::id()).map_err(|error| StartError::NoProc { error })?;
+        own_mappings().map_err(|error| StartError::NoProc { error })?;
+        if self.confines {
+            AllowList::check()
+                .map_err(|error| StartError::System { what: "confine threads by seccomp", error })?;
+        }
         if let Some(fault) = KernelFault::find().filter(|_| !self.accepts_faults) {
             return Err(StartError::FaultyKernel { release: version::release(), fault });
         }

@@ -74,7 +74,9 @@ use super::control::Settings;
 use super::interval::Interval;
 use crate::live::error::{OptionError, StopError};
 use crate::live::kernel::waker::Waker;
+use crate::live::machine::broker::Broker;
 use crate::live::machine::clock;
+use crate::live::machine::confine;
 use crate::live::machine::priority;
 use crate::live::machine::reservation::{self, Part, Reservation, Reserved};
 use crate::live::machine::this_thread;
@@ -183,6 +185,8 @@ struct Shared {
     unnamed: Mutex<Option<PendingProfile>>,
     reservation: Option<Reservation>,
     enricher: Option<Enricher>,
+    /// Runs as long as the profiler.
+    broker: Option<Broker>,
 }
 
 /// Commands that the drain thread has not taken.
@@ -205,7 +209,12 @@ impl std::fmt::Debug for Command {
 }
 
 impl Shared {
-    fn new(settings: Settings, reservation: Option<Reservation>, enricher: Option<Enricher>) -> Shared {
+    fn new(
+        settings: Settings,
+        reservation: Option<Reservation>,
+        enricher: Option<Enricher>,
+        broker: Option<Broker>,
+    ) -> Shared {
         Shared {
             commands: Mutex::default(),
             commanded: Condvar::new(),
@@ -220,12 +229,13 @@ impl Shared {
             unnamed: Mutex::default(),
             reservation,
             enricher,
+            broker,
         }
     }
 
     #[cfg(test)]
     fn of_test() -> Shared {
-        Shared::new(Settings::of_test(), None, None)
+        Shared::new(Settings::of_test(), None, None, None)
     }
 
     /// Queues a command. Returns `false` if the drain thread has ended.
@@ -290,6 +300,9 @@ pub(super) struct Parts {
     /// The pace of deriving rules of code without unwind data; `None` to derive none.
     pub(super) rules: Option<Pace>,
     pub(super) reservation: Option<Reservation>,
+    pub(super) broker: Option<Broker>,
+    /// Confines the threads that run code of the profiler alone.
+    pub(super) confines: bool,
     pub(super) enricher: Option<(Enricher, Hook)>,
     pub(super) describe: Describe,
     /// Returns `true` while a process runs.
@@ -302,13 +315,15 @@ pub(super) struct Threads {
     handles: Vec<(String, JoinHandle<()>)>,
     queues: Vec<Arc<Queue>>,
     recorder: Option<Recorder>,
+    confines: bool,
 }
 
 impl Threads {
     /// Starts the threads.
     pub(super) fn start(parts: Parts) -> io::Result<Threads> {
         let enricher = parts.enricher.as_ref().map(|(enricher, _)| enricher.clone());
-        let shared = Arc::new(Shared::new(parts.settings.clone(), parts.reservation.clone(), enricher));
+        let (reservation, broker) = (parts.reservation.clone(), parts.broker.clone());
+        let shared = Arc::new(Shared::new(parts.settings.clone(), reservation, enricher, broker));
         let (batches_in, batches_out) = sync_channel(BATCHES);
         let (used_in, used_out) = sync_channel(BATCHES);
         let (jobs_in, jobs_out) = channel();
@@ -327,6 +342,7 @@ impl Threads {
             enricher,
             describe,
             rules,
+            confines,
             ..
         } = parts;
         let tables = tables::start_queue(pipeline.registry());
@@ -352,20 +368,44 @@ impl Threads {
             shared.clone(),
         );
         let remote = Remote::new(shared, waker, running);
-        let mut threads = Threads { remote, handles: Vec::new(), queues, recorder };
+        let mut threads = Threads { remote, handles: Vec::new(), queues, recorder, confines };
         threads.spawn_sinks(sinks, &alive)?;
         if let Some((enricher, hook)) = enricher {
             threads.spawn_hook(enricher, hook)?;
         }
-        threads.spawn("ebpf-tables", Part::Shared, &alive, move |part| tables::run(&tables, part))?;
+        threads.spawn_own("ebpf-tables", Part::Shared, &alive, move |part| tables::run(&tables, part))?;
         if let Some(rules) = rules {
-            threads.spawn("ebpf-rules", Part::Shared, &alive, move |part| tables::run_rules(&rules, part))?;
+            let run = move |part: Option<&Reserved>| tables::run_rules(&rules, part);
+            threads.spawn_own("ebpf-rules", Part::Shared, &alive, run)?;
         }
-        threads.spawn("ebpf-names", Part::Shared, &alive, move |part| names.run(part, &jobs_out))?;
+        threads.spawn_own("ebpf-names", Part::Shared, &alive, move |part| names.run(part, &jobs_out))?;
         let run = move |part: Option<&Reserved>| pipeline.run(part, &batches_out);
-        threads.spawn("ebpf-pipeline", Part::Shared, &alive, run)?;
-        threads.spawn("ebpf-drain", Part::First, &alive, |_| drain.run())?;
+        threads.spawn_own("ebpf-pipeline", Part::Shared, &alive, run)?;
+        threads.spawn_own("ebpf-drain", Part::First, &alive, |_| drain.run())?;
         Ok(threads)
+    }
+
+    /// Starts a thread that runs code of the profiler: confined, if that is wanted.
+    fn spawn_own(
+        &mut self,
+        name: &str,
+        part: Part,
+        alive: &Sender<()>,
+        run: impl FnOnce(Option<&Reserved>) + Send + 'static,
+    ) -> io::Result<()> {
+        if !self.confines {
+            return self.spawn(name, part, alive, run);
+        }
+        let (reply, answer) = sync_channel(1);
+        self.spawn(name, part, alive, move |part| {
+            let confined = confine::PROFILER.install();
+            let is_confined = confined.is_ok();
+            let _ = reply.send(confined);
+            if is_confined {
+                run(part);
+            }
+        })?;
+        answer.recv().unwrap_or_else(|_| Err(io::ErrorKind::BrokenPipe.into()))
     }
 
     fn spawn_sinks(&mut self, sinks: Vec<Box<dyn Sink>>, alive: &Sender<()>) -> io::Result<()> {

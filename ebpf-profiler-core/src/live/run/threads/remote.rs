@@ -9,6 +9,7 @@ use super::super::enrichment::EnrichmentStats;
 use super::{Change, Command, Enricher, Shared, Stage, State, lock};
 use crate::live::error::{ChangeError, StopError};
 use crate::live::kernel::waker::Waker;
+use crate::live::machine::broker::{Broker, BrokerStats};
 use crate::live::machine::priority;
 use crate::live::machine::reservation::{Reservation, ReservationStats};
 use crate::live::machine::this_thread;
@@ -41,6 +42,11 @@ impl Remote {
     /// Returns the state of the reservation, if there is one.
     pub(in super::super) fn reservation(&self) -> Option<ReservationStats> {
         self.shared.reservation.as_ref().map(Reservation::stats)
+    }
+
+    /// Returns the counters of the broker, if there is one.
+    pub(in super::super) fn broker(&self) -> Option<BrokerStats> {
+        self.shared.broker.as_ref().map(Broker::stats)
     }
 
     /// Returns the counters of the hook, if there is one.

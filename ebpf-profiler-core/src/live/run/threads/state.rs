@@ -76,6 +76,7 @@ impl State {
             recording,
             budget: self.budget,
             reservation,
+            broker: None,
             usage: Usage::now(),
         }
     }

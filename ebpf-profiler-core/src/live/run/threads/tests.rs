@@ -66,6 +66,8 @@ impl Setup {
             budget: None,
             rules: None,
             reservation: None,
+            broker: None,
+            confines: false,
             enricher: None,
             describe: |_| crate::process::Description::default(),
             is_alive: Box::new(move |_| alive.load(Ordering::Relaxed)),
