@@ -1,5 +1,7 @@
 //! Code shared by the example programs.
 
+mod broker;
+
 mod budget;
 
 mod by;
@@ -34,6 +36,7 @@ pub mod toy;
 
 mod trigger;
 
+pub use broker::{broker, describe_broker, separate};
 pub use budget::{budget, describe_budget};
 pub use by::By;
 pub use core_file::{Call, CoreFile, Stack};

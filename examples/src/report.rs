@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use ebpf_profiler_core::live::{Health, Usage};
 use ebpf_profiler_otlp::Stats;
 
-use crate::describe_budget;
+use crate::{describe_broker, describe_budget};
 
 /// Formats lines such as these:
 ///
@@ -37,9 +37,10 @@ impl Reporter {
         let share = self.share(health.usage, self.since.elapsed());
         let resident = health.usage.resident as f64 / f64::from(1 << 20);
         let sent = self.fresh(sent);
-        let budget = describe_budget(health).map(|text| format!("; {text}")).unwrap_or_default();
+        let rest = [describe_budget(health), describe_broker(health)];
+        let rest: String = rest.into_iter().flatten().map(|text| format!("; {text}")).collect();
         format!(
-            "{samples} samples ({whole:.1} % whole), {} lost; {sent}; CPU {share:.1} %, {resident:.1} MiB{budget}",
+            "{samples} samples ({whole:.1} % whole), {} lost; {sent}; CPU {share:.1} %, {resident:.1} MiB{rest}",
             health.lost
         )
     }

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use ebpf_profiler_core::Profiler;
-use ebpf_profiler_core::live::{Builder, Health, State, requirements};
+use ebpf_profiler_core::live::{Broker, Builder, Health, State, requirements};
 use ebpf_profiler_otlp::{ExportError, Exporter, Resource, Settings, Stats};
 use examples::{Options, Privacy, Redacted, Reporter, Signals, Usage, explain_start_error, fail};
 
@@ -59,6 +59,12 @@ const USAGE: Usage = Usage {
             "SHARE",
             "share of all CPUs that the kernel keeps free for profiling where they are scarce, or none (10%)",
         ),
+        (
+            "broker",
+            "",
+            "a second process opens what belongs to other users, and this one drops the privileges to",
+        ),
+        ("confine", "", "threads of the profiler are confined to the system calls that they need"),
         ("health", "SECONDS", "time between two lines of counters (60)"),
         ("seconds", "N", "duration (until SIGTERM)"),
     ],
@@ -69,8 +75,10 @@ const USAGE: Usage = Usage {
 const JITTER: f64 = 0.2;
 
 fn main() {
+    Broker::serve_if_asked();
     let options = Options::parse(USAGE);
     examples::print_triggers_on_request(&options);
+    let broker = examples::broker(&options);
     examples::give_back();
     // Threads inherit the signal mask.
     let signals = Signals::hold();
@@ -78,7 +86,7 @@ fn main() {
     let endpoint = settings.endpoint().to_owned();
     let exporter = Exporter::new(settings).unwrap_or_else(|error| fail(error));
     let sent = exporter.watch();
-    let profiler = builder(&options)
+    let profiler = examples::separate(&options, broker.as_ref(), builder(&options))
         .sink(redacted(&options, exporter))
         .start()
         .unwrap_or_else(|error| fail(explain_start_error(&error)));

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use ebpf_profiler_core::Profiler;
-use ebpf_profiler_core::live::{Health, Reservation};
+use ebpf_profiler_core::live::{Broker, Health, Reservation};
 use ebpf_profiler_core::profile::Profile;
 use ebpf_profiler_core::sink::{File, Table, WriteError};
 use examples::{
@@ -39,6 +39,12 @@ const USAGE: Usage = Usage {
             "SHARE",
             "share of all CPUs that the kernel keeps free for profiling where they are scarce, or none (25%)",
         ),
+        (
+            "broker",
+            "",
+            "a second process opens what belongs to other users, and this one drops the privileges to",
+        ),
+        ("confine", "", "threads of the profiler are confined to the system calls that they need"),
         ("by", "KEY", By::MEANING),
         ("groups", "N", "number of pictures of --by; smaller parts share the last one (20)"),
         (
@@ -55,9 +61,11 @@ const USAGE: Usage = Usage {
 const END: Duration = Duration::from_secs(8);
 
 fn main() {
+    Broker::serve_if_asked();
     let options = Options::parse(USAGE);
     ebpf_profiler_otlp::register_formats();
     examples::print_triggers_on_request(&options);
+    let broker = examples::broker(&options);
     let output = options.get("output", PathBuf::from("flamegraph.html"));
     let duration = options.seconds("seconds").unwrap_or(Duration::from_secs(10));
     let file = check(&output);
@@ -72,6 +80,7 @@ fn main() {
         .deadline(END)
         .unwind(ebpf_profiler_unwind::tables())
         .languages(ebpf_profiler_hll::all());
+    profiler = examples::separate(&options, broker.as_ref(), profiler);
     let by = By::of(&options);
     profiler = By::prepare(by.as_ref(), profiler);
     for pid in options.all("pid") {
@@ -163,6 +172,9 @@ fn report(profile: &Profile, health: &Health, output: &Path) {
     }
     if let Some(reservation) = examples::describe_reservation(health) {
         say(reservation);
+    }
+    if let Some(broker) = examples::describe_broker(health) {
+        say(broker);
     }
     let losses = losses(health);
     if !losses.is_empty() {

@@ -62,9 +62,10 @@ fn restricted(program: &Copied, capabilities: &BTreeSet<String>) -> Command {
 }
 
 /// Runs an agent with the capabilities of the unit on a workload and returns its summary.
-fn profiled(copied: &Copied, collector: &Otelcol, workload: &Workload) -> Account {
+fn profiled(copied: &Copied, collector: &Otelcol, workload: &Workload, options: &[&str]) -> Account {
     let agent = restricted(copied, &of_unit("AmbientCapabilities="));
     Agent::by(agent, &collector.endpoint("grpc"))
+        .with(options)
         .with(&["--protocol", "grpc", "--pid", &workload.pid(), "--seconds", "3", "--interval", "1"])
         .run()
 }
@@ -83,14 +84,25 @@ fn unit_and_daemon_set_have_the_same_capabilities() {
 fn the_capabilities_of_the_unit_are_enough() {
     test_needs::root!();
     test_needs::programs!("gcc");
+    require_functions_arrive(&[]);
+}
+
+#[test]
+#[ignore = "needs root and a collector"]
+fn the_capabilities_of_the_unit_are_enough_for_a_broker() {
+    test_needs::root!();
+    test_needs::programs!("gcc");
+    require_functions_arrive(&["--broker", "--confine"]);
+}
+
+fn require_functions_arrive(options: &[&str]) {
     let Some(program) = otelcol::program() else { return };
     let (scratch, copied) = (Scratch::new("privileges"), Copied::new());
     let mut collector = Otelcol::start(&program, &scratch, &Options::default());
     let workload = Workload::start(&scratch);
     // The deleted file is reachable through the process only.
     workload.delete();
-    let account = profiled(&copied, &collector, &workload);
-    println!("{account}");
+    let account = profiled(&copied, &collector, &workload, options);
     // The agent reports missing capabilities.
     assert!(!account.said.contains("not held"), "{account}");
     assert!(account.delivered >= 2 && account.dropped == 0, "{account}");
@@ -107,7 +119,7 @@ fn kernel_functions_have_names_without_access_to_their_list() {
     let (scratch, copied) = (Scratch::new("names"), Copied::new());
     let mut collector = Otelcol::start(&program, &scratch, &Options::default());
     let workload = Workload::of_system_calls();
-    let account = profiled(&copied, &collector, &workload);
+    let account = profiled(&copied, &collector, &workload, &[]);
     println!("{account}");
     let restrict = |name: &str| fs::read_to_string(format!("/proc/sys/kernel/{name}")).unwrap_or_default();
     let everybody_may = restrict("kptr_restrict").trim() == "0"

@@ -2,7 +2,7 @@
 //!
 //! fanotify tells who opens them.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::process::CommandExt as _;
@@ -11,7 +11,7 @@ use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::processes::{SECONDS, compile, profile, ready};
+use crate::processes::{Profile, SECONDS, compile, profile, profile_separately, ready};
 use crate::scratch::{NOBODY, Process, Scratch, give_to_nobody};
 
 /// A program that prints the ids of the processes that open files.
@@ -37,13 +37,16 @@ impl Watched {
         Watched::new(Process::start(Command::new(compile(scratch, "watch")).args(files)))
     }
 
-    /// Ends the watch. Requires that `other` is among the openers, and the profiler is not.
-    fn require_not_opened_by(self, profiler: u32, other: u32) {
+    /// Ends the watch. Requires that `other` is among the openers, and no process of the profiler is.
+    fn require_not_opened_by(self, profilers: &BTreeSet<u32>, other: u32) {
         std::thread::sleep(Duration::from_millis(200));
         drop(self.process);
         let pids = self.pids.lock().unwrap_or_else(PoisonError::into_inner).clone();
         assert!(pids.contains(&other), "the watch saw {pids:?}, not {other}");
-        assert!(!pids.contains(&profiler), "the profiler, {profiler}, opened the file");
+        assert!(
+            pids.iter().all(|pid| !profilers.contains(pid)),
+            "of {profilers:?}, {pids:?} opened the file"
+        );
     }
 }
 
@@ -66,6 +69,17 @@ fn in_namespace(script: &str, arguments: &[&str]) -> Process {
 #[ignore = "needs root"]
 fn a_file_of_the_host_is_not_opened_by_the_name_of_one_in_a_namespace() {
     test_needs::root!();
+    require_host_is_not_opened(profile);
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_broker_opens_no_file_of_the_host_by_the_name_of_one_in_a_namespace() {
+    test_needs::root!();
+    require_host_is_not_opened(profile_separately);
+}
+
+fn require_host_is_not_opened(profile: impl Fn(&Scratch, u64) -> Profile) {
     let scratch = Scratch::new("namespace");
     let program = compile(&scratch, "ordinary");
     let folder = scratch.path("dev");
@@ -79,7 +93,7 @@ fn a_file_of_the_host_is_not_opened_by_the_name_of_one_in_a_namespace() {
     let profile = profile(&scratch, SECONDS);
     let opener = touch(&pipe);
     drop(attacker);
-    watched.require_not_opened_by(profile.pid, opener);
+    watched.require_not_opened_by(&profile.pids, opener);
     // The file of that name in the namespace has names.
     assert!(
         profile.folded.lines().any(|line| line.starts_with("pipe;") && line.contains(";first;second;third"))
@@ -92,6 +106,18 @@ fn a_file_of_the_host_is_not_opened_by_the_name_of_one_in_a_namespace() {
 fn links_to_pipes_in_the_place_of_files_are_not_opened() {
     test_needs::root!();
     test_needs::programs!("objcopy");
+    require_links_are_not_opened(profile);
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_broker_opens_no_links_to_pipes_in_the_place_of_files() {
+    test_needs::root!();
+    test_needs::programs!("objcopy");
+    require_links_are_not_opened(profile_separately);
+}
+
+fn require_links_are_not_opened(profile: impl Fn(&Scratch, u64) -> Profile) {
     let scratch = Scratch::new("replaced");
     let program = compile(&scratch, "ordinary");
     let pipe = scratch.pipe("pipe");
@@ -114,7 +140,7 @@ fn links_to_pipes_in_the_place_of_files_are_not_opened() {
     fs::remove_file(map).unwrap();
     let opener = touch(&pipe);
     drop(attacker);
-    watched.require_not_opened_by(profile.pid, opener);
+    watched.require_not_opened_by(&profile.pids, opener);
     profile.require_ordinary();
 }
 
@@ -139,7 +165,7 @@ fn a_file_that_a_program_serves_is_not_opened() {
     let opener = attacker.0.id();
     drop(attacker);
     assert!(profile.folded.lines().any(|line| line.starts_with("file;")), "{}", profile.folded);
-    watched.require_not_opened_by(profile.pid, opener);
+    watched.require_not_opened_by(&profile.pids, opener);
     drop(mounted);
     profile.require_ordinary();
 }
@@ -157,6 +183,17 @@ impl Drop for Mounted<'_> {
 #[ignore = "needs root"]
 fn memory_of_a_program_that_never_answers_stalls_nobody() {
     test_needs::root!();
+    require_absent_memory_stalls_nobody(profile);
+}
+
+#[test]
+#[ignore = "needs root"]
+fn memory_that_never_comes_stalls_nobody_with_a_broker() {
+    test_needs::root!();
+    require_absent_memory_stalls_nobody(profile_separately);
+}
+
+fn require_absent_memory_stalls_nobody(profile: impl Fn(&Scratch, u64) -> Profile) {
     let scratch = Scratch::new("absent");
     let program = compile(&scratch, "absent");
     let attackers = [(); 3].map(|()| {

@@ -3,6 +3,7 @@
 //! The profiler runs in a control group with a memory limit, where the machine has one that can be
 //! made: what it takes in the kernel counts too.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::process::CommandExt as _;
@@ -109,7 +110,7 @@ fn stacks_that_never_repeat_are_cut_in_their_process_alone() {
     let program = compile(&scratch, "stacks");
     let attacker = Process::start(Command::new(program).uid(NOBODY));
     // As many samples as at 97 Hz in two minutes.
-    let profile = profile_at(2999, &scratch, SECONDS, 2 * MEMORY + MEMORY / 2, || {});
+    let profile = profile_at(2999, &[], &scratch, SECONDS, 2 * MEMORY + MEMORY / 2, || {});
     drop(attacker);
     profile.require_ordinary();
     let of_attacker = profile.folded.lines().filter(|line| line.starts_with("stacks;"));
@@ -167,8 +168,8 @@ pub(crate) fn copy_of_runtime(scratch: &Scratch) -> Option<String> {
 pub(crate) struct Profile {
     pub(crate) folded: String,
     said: String,
-    /// Process id of the profiler.
-    pub(crate) pid: u32,
+    /// Process ids of the profiler, and of its broker if there is one.
+    pub(crate) pids: BTreeSet<u32>,
     /// Resident bytes, ten times a second.
     pub(crate) memory: Vec<u64>,
     /// Open file descriptors, ten times a second.
@@ -205,14 +206,27 @@ pub(crate) fn profile(scratch: &Scratch, seconds: u64) -> Profile {
     profile_with(scratch, seconds, MEMORY, || {})
 }
 
+/// As [`profile`], with a broker, and confined threads.
+pub(crate) fn profile_separately(scratch: &Scratch, seconds: u64) -> Profile {
+    profile_at(97, &["--broker", "--confine"], scratch, seconds, MEMORY, || {})
+}
+
 /// Profiles the machine with an ordinary program on it, with at most `limit` bytes of memory. Calls
 /// `start` when the profiler has begun.
 pub(crate) fn profile_with(scratch: &Scratch, seconds: u64, limit: u64, start: impl FnOnce()) -> Profile {
-    profile_at(97, scratch, seconds, limit, start)
+    profile_at(97, &[], scratch, seconds, limit, start)
 }
 
-/// As [`profile_with`], with `hertz` samples a second and CPU.
-fn profile_at(hertz: u32, scratch: &Scratch, seconds: u64, limit: u64, start: impl FnOnce()) -> Profile {
+/// As [`profile_with`], with `hertz` samples a second and CPU and further options. The words of the variable
+/// `HOSTILE_OPTIONS` are options, too.
+fn profile_at(
+    hertz: u32,
+    options: &[&str],
+    scratch: &Scratch,
+    seconds: u64,
+    limit: u64,
+    start: impl FnOnce(),
+) -> Profile {
     // Attackers run beside it in large numbers; its share of the processors is not what is tested.
     let program = compile(scratch, "ordinary");
     let mut ordinary = Process::start(Command::new("nice").args(["-n", "-10"]).arg(program));
@@ -224,21 +238,24 @@ fn profile_at(hertz: u32, scratch: &Scratch, seconds: u64, limit: u64, start: im
     // The shell enters the group before it becomes the profiler.
     command.args(["-c", "[ -z \"$1\" ] || echo $$ >\"$1\"; shift; exec \"$@\"", "sh", &group.procs()]);
     command.args([FLAMEGRAPH, "--seconds", &seconds, "--frequency", &hertz.to_string(), "--output", &output]);
+    let further = std::env::var("HOSTILE_OPTIONS").unwrap_or_default();
+    command.args(options).args(further.split_ascii_whitespace());
     let begun = Instant::now();
     let mut profiler = Process::start(&mut command);
     std::thread::sleep(Duration::from_millis(700));
     start();
     let (mut memory, mut descriptors) = (Vec::new(), Vec::new());
+    let mut pids = BTreeSet::from([profiler.0.id()]);
     let deadline = DEADLINE + Duration::from_secs(seconds.parse::<u64>().unwrap() - SECONDS);
     while profiler.0.try_wait().unwrap().is_none() {
         assert!(begun.elapsed() < deadline, "no end within {deadline:?}");
         memory.push(resident(profiler.0.id()));
+        pids.extend(children(profiler.0.id()));
         descriptors.push(open_descriptors(profiler.0.id()));
         std::thread::sleep(Duration::from_millis(100));
     }
     let most = memory.iter().copied().max().unwrap_or(0);
     assert!(most <= limit, "{} MiB", most >> 20);
-    let pid = profiler.0.id();
     let ended = profiler.output();
     assert!(ended.status.success(), "{ended:?}");
     let said = String::from_utf8_lossy(&ended.stdout);
@@ -247,10 +264,16 @@ fn profile_at(hertz: u32, scratch: &Scratch, seconds: u64, limit: u64, start: im
     Profile {
         folded: fs::read_to_string(output).unwrap(),
         said: format!("{said}; group {peak}"),
-        pid,
+        pids,
         memory,
         descriptors,
     }
+}
+
+/// Returns the processes that a process started.
+fn children(pid: u32) -> Vec<u32> {
+    let list = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    list.split_ascii_whitespace().filter_map(|child| child.parse().ok()).collect()
 }
 
 /// A control group with a memory limit; `None` if none can be made.
