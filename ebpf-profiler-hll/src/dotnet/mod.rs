@@ -37,6 +37,8 @@
 //! # Limits
 //!
 //! * Frames have no lines, and type arguments have no names.
+//! * With `DOTNET_ReadyToRun=0`, which disables precompiled code, no method is shown: the layout is
+//!   found by a precompiled image.
 //! * Methods of assemblies that the program generates (`AssemblyBuilder`) have no names, as their
 //!   metadata isn't kept in the form of files. Dynamic methods have theirs.
 //! * A method that was inlined into its caller isn't shown.

@@ -7,7 +7,7 @@ use std::process::Command;
 use crate::fixtures::fixtures;
 
 /// Programs in the package of a release.
-const PROGRAMS: &[&str] = &["azmcp", "plugins/dosai/dosai-linux-amd64"];
+const PROGRAMS: &[&str] = &["azmcp", "dist/azmcp", "plugins/dosai/dosai-linux-amd64"];
 
 /// Assemblies that a hook refers to: with these names in all versions.
 const REFERENCES: &str = "packs/Microsoft.NETCore.App.Ref/3.1.0/ref/netcoreapp3.1";
