@@ -1,7 +1,7 @@
 //! Requests of all sorts to a broker.
 
 use std::fs::{self, File};
-use std::io::{self, Read as _};
+use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::os::unix::process::CommandExt as _;
@@ -42,7 +42,7 @@ struct Other(Child);
 
 impl Other {
     fn start() -> Other {
-        Other::run("echo; sleep 1000; :")
+        Other::run("echo; read line; :")
     }
 
     /// Runs a script that prints a line when it is ready.
@@ -174,12 +174,12 @@ fn system_with_a_broker_reads_what_it_may_not_open() {
 #[test]
 fn memory_after_an_exec_is_that_of_the_new_program() {
     test_needs::root!();
-    let (mut other, broker) = (Other::run("echo; read line; exec sh -c 'echo; sleep 1000; :'"), broker());
+    let (mut other, broker) = (Other::run("echo; read line; exec sh -c 'echo; read line; :'"), broker());
     let pid = other.0.id();
     let system = LiveSystem::default().with_broker(Some(&broker));
     let before = system.mappings(pid).unwrap();
     system.read(pid, before[0].start, &mut [0; 4]).unwrap();
-    drop(other.0.stdin.take());
+    writeln!(other.0.stdin.as_mut().unwrap()).unwrap();
     other.wait();
     let after = system.mappings(pid).unwrap();
     assert_ne!(before[0].start, after[0].start);
