@@ -89,7 +89,7 @@
 //!
 //! | runtime | frames | possible today | missing |
 //! |---|---|---|---|
-//! | Go | native frames, named by `ebpf-profiler-unwind`'s table | | labels: a path through thread-local storage to words of a whole stack, not of a frame |
+//! | Go | native frames, named by `ebpf-profiler-unwind`'s table | all; labels of goroutines by [`labels()`] | |
 //!
 //! "Naming by address" is what a [`Symbolizer`](ebpf_profiler_core::symbol::Symbolizer) does for files; for code that
 //! is generated at run time the process would be a further argument.
@@ -139,6 +139,8 @@ pub mod beam;
 
 pub mod dotnet;
 
+pub mod go;
+
 mod accessor;
 
 mod thread_local;
@@ -149,7 +151,7 @@ mod c_text;
 
 mod fde;
 
-use ebpf_profiler_core::language::Language;
+use ebpf_profiler_core::language::{LabelSource, Language};
 
 /// Returns all languages of this crate, to be passed to the profiler's builder: `.languages(ebpf_profiler_hll::all())`.
 ///
@@ -176,4 +178,18 @@ pub fn all() -> Vec<Box<dyn Language>> {
         Box::new(beam::Beam),
         Box::new(dotnet::Dotnet),
     ]
+}
+
+/// Returns the sources of labels of threads of this crate: those of Go.
+///
+/// They are passed to the profiler's builder: `.process_labels(ebpf_profiler_hll::labels())`.
+///
+/// # Examples
+///
+/// ```
+/// let labels = ebpf_profiler_hll::labels();
+/// assert!(labels.iter().any(|source| source.name() == "go"));
+/// ```
+pub fn labels() -> Vec<Box<dyn LabelSource>> {
+    vec![Box::new(go::GoLabels)]
 }

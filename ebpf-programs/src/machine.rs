@@ -94,6 +94,18 @@ pub trait Machine {
         None
     }
 
+    /// Copies `size` bytes of any memory of the walked process, at most [`MAX_VALUE`](crate::abi::labels::MAX_VALUE), to the words of
+    /// labels, from number `at` on. Returns `false` if they are not readable.
+    fn copy_label(&mut self, at: u32, address: u64, size: u32) -> bool {
+        let _ = (at, address, size);
+        false
+    }
+
+    /// Stores a word of labels.
+    fn put_label_word(&mut self, at: u32, word: u64) {
+        let _ = (at, word);
+    }
+
     /// Requests that user space is woken soon, because the walk reached an interpreter whose path is
     /// [unknown](crate::abi::interpreter::from::UNKNOWN).
     fn request_wakeup(&mut self) {}

@@ -65,6 +65,7 @@ impl By {
     pub fn prepare(by: Option<&By>, builder: Builder) -> Builder {
         match by {
             Some(By::Service) => builder.environment([SERVICE]),
+            Some(By::Label(_)) => builder.process_labels(ebpf_profiler_hll::labels()),
             _ => builder,
         }
     }

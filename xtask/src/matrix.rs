@@ -35,6 +35,7 @@ const RULES: &[&str] =
 const ALL: &[&str] = &[
     "truth",
     "go",
+    "go_labels",
     "hotspot",
     "python",
     "php",
@@ -72,7 +73,10 @@ pub(crate) fn task(arguments: &[String]) -> Outcome {
     if targets.contains(&"collector") {
         tally.limited_step("collector", LIMIT, |_| collector::build().map(drop));
     }
-    let is_needed = |name: &str| targets.contains(&name) || targets.contains(&"reuse") && name != "go";
+    let is_needed = |name: &str| match name {
+        "go" => targets.contains(&"go") || targets.contains(&"go_labels"),
+        _ => targets.contains(&name) || targets.contains(&"reuse"),
+    };
     for language in fixtures::LANGUAGES.iter().filter(|language| is_needed(language.name)) {
         let limit = if LARGE.contains(&language.name) { LIMIT } else { STEP };
         tally.limited_step(language.title, limit, |_| (language.fetch)(false));

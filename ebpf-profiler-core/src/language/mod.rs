@@ -150,6 +150,8 @@ mod function;
 
 mod journal;
 
+mod labels;
+
 mod memory;
 
 mod runtimes;
@@ -173,9 +175,10 @@ use crate::unwind::BareFunction;
 pub use code::CodeRanges;
 pub use function::{Function, Inlines, Lines};
 pub use journal::{Journal, NoJournal, SampleId};
+pub use labels::{LabelLayout, LabelPath, LabelRuntime, LabelSource};
 pub use memory::{Memory, Unreadable};
 pub use runtimes::InterpreterStats;
-pub(crate) use runtimes::{Context, FoundRuntime, Interpreters, RuntimeFiles};
+pub(crate) use runtimes::{Context, FoundRuntime, Interpreters, RuntimeFiles, loaded_files, read_process};
 pub(crate) use script::{Caller, Scripts};
 pub use script::{NamedCall, Script, ScriptCall};
 pub(crate) use splice::Splice;

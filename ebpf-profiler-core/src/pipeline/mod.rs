@@ -12,6 +12,8 @@
 
 mod awaiting;
 
+mod copied;
+
 mod exec;
 
 mod held;
@@ -39,6 +41,7 @@ use ebpf_programs::abi::reason::Counter;
 use ebpf_programs::abi::registers::Registers;
 
 use self::awaiting::Awaiting;
+use self::copied::CopiedSets;
 use self::exec::Execs;
 use self::held::{HeldSample, HeldSamples};
 use self::late::Postponed;
@@ -51,7 +54,9 @@ use self::stacks::StackShares;
 use self::threads::Seen;
 use self::threads::{LabelSource, Threads};
 use crate::language::Splice;
-use crate::profile::{Labels, ProfileBuilder, SampleKind};
+#[cfg(feature = "live")]
+use crate::profile::Labels;
+use crate::profile::{ProfileBuilder, SampleKind};
 use crate::registry::{Registry, RegistryStats};
 use crate::sample::{Batch, Body, Event, Life, LifeEvent, TickRecord};
 use crate::trace::{Found, Frame, Stop, Trace, Walker};
@@ -66,6 +71,7 @@ pub struct Pipeline {
     threads: Threads,
     stacks: StackShares,
     labels: Option<LabelSource>,
+    copied: CopiedSets,
     held: HeldSamples,
     walker: Walker,
     splice: Splice,
@@ -107,8 +113,12 @@ pub struct PipelineStats {
     /// Samples of which only the innermost function is in a profile, because this program was behind: it got too little CPU time
     /// to unwind them.
     pub late: u64,
-    /// Samples of this program that have no labels, because its threads changed theirs too often, or this program was behind.
+    /// Samples without the labels that their thread had. Of this program: because its threads changed theirs too often, or it was
+    /// behind. Of [others](crate::live::Builder::process_labels): because the process was not known yet, its memory was not
+    /// readable or its labels not plausible. Of both: because the profile has too many combinations of threads and labels.
     pub unlabelled: u64,
+    /// Samples of which labels of another program are left out because there are too many, or cut because they are too long.
+    pub cut_labels: u64,
     /// Life events lost because the kernel's buffer was full.
     pub life_lost: u64,
     /// Counters of the registry.
@@ -131,6 +141,7 @@ impl Pipeline {
             threads: Threads::default(),
             stacks: StackShares::default(),
             labels: None,
+            copied: CopiedSets::default(),
             held: HeldSamples::default(),
             walker: Walker::default(),
             splice: Splice::default(),
@@ -443,7 +454,7 @@ impl Pipeline {
         };
         let labels = match self.labels.filter(|it| it.pid == tick.pid && threads.has_room()) {
             Some(source) => (source.labels_at)(tick.tid, tick.time),
-            None => Some(Labels::default()),
+            None => self.copied.labels(tick, threads.has_room(), &self.registry, &mut self.stats),
         };
         self.stats.unlabelled += u64::from(labels.is_none());
         let thread = threads.number(builder, &mut self.registry, labels.unwrap_or_default(), tick);

@@ -2,7 +2,7 @@
 
 use ebpf_programs::abi::registers::Registers;
 
-use crate::sample::{Body, TickRecord};
+use crate::sample::{Body, CopiedLabels, TickRecord};
 use crate::trace::Stop;
 
 /// A sample that owns its record. Not for stacks of which the middle is dropped.
@@ -16,6 +16,8 @@ pub(super) struct OwnedTick {
     stop: Stop,
     epoch: u32,
     kernel: Box<[u64]>,
+    /// Words and flags of labels.
+    labels: (Box<[u64]>, u8),
     body: OwnedBody,
 }
 
@@ -40,9 +42,12 @@ impl OwnedTick {
             }
             _ => return None,
         };
-        let TickRecord { time, pid, tid, cpu, comm, event, value, is_held, stop, epoch, kernel, .. } = *tick;
-        let ids = [pid, tid, cpu];
-        Some(OwnedTick { time, ids, event, value, is_held, comm, stop, epoch, kernel: kernel.into(), body })
+        let TickRecord {
+            time, pid, tid, cpu, comm, event, value, is_held, stop, epoch, kernel, labels, ..
+        } = *tick;
+        let (ids, kernel) = ([pid, tid, cpu], kernel.into());
+        let labels = (labels.words.into(), labels.flags);
+        Some(OwnedTick { time, ids, event, value, is_held, comm, stop, epoch, kernel, labels, body })
     }
 
     pub(super) fn time(&self) -> u64 {
@@ -59,7 +64,7 @@ impl OwnedTick {
             OwnedBody::Walked { leaf } => leaf.len(),
             OwnedBody::Raw(raw) => raw.calls.len() + raw.stack.len() + size_of::<OwnedRaw>() / 8,
         };
-        size_of::<OwnedTick>() + (self.kernel.len() + words) * 8
+        size_of::<OwnedTick>() + (self.kernel.len() + self.labels.0.len() + words) * 8
     }
 
     /// Returns the sample as it was.
@@ -72,7 +77,7 @@ impl OwnedTick {
             }
         };
         let OwnedTick { time, event, value, is_held, comm, stop, epoch, .. } = *self;
-        let kernel = &self.kernel;
-        TickRecord { time, pid, tid, cpu, comm, event, value, is_held, stop, epoch, kernel, body }
+        let (kernel, labels) = (&self.kernel, CopiedLabels { words: &self.labels.0, flags: self.labels.1 });
+        TickRecord { time, pid, tid, cpu, comm, event, value, is_held, stop, epoch, kernel, labels, body }
     }
 }

@@ -141,3 +141,51 @@ fn late_samples_keep_process_and_innermost_function() {
     assert_eq!(stacks, [(Stop::Root, 3, 2), (Stop::Late, 2, 4)]);
     assert!(profile.samples().all(|sample| sample.process().pid == 7 && &*sample.thread().name == "sh"));
 }
+
+/// Words of one label, as the kernel side copies them.
+fn label(key: &[u8; 8], value: &[u8; 8]) -> [u64; 3] {
+    [8 | 8 << 16, u64::from_ne_bytes(*key), u64::from_ne_bytes(*value)]
+}
+
+#[test]
+fn copied_labels_are_part_of_a_sample() {
+    let system = Box::new(FakeSystem::default());
+    let registry = Registry::new(system, Box::new(MemoryTables::default()), None, 1 << 20);
+    let mut pipeline = Pipeline::new(registry, Clock::default(), Duration::from_millis(10));
+    let mut batch = Batch::default();
+    let (blue, red) = (label(b"tenant  ", b"blue    "), label(b"tenant  ", b"red     "));
+    // Of one moment: both, none, cut, unreadable, and words that are no pairs.
+    let ticks: [(&[u64], u8); 7] =
+        [(&blue, 0), (&red, 0), (&blue, 0), (&[], 0), (&red, 2), (&[], 1), (&[u64::MAX], 0)];
+    for (words, flags) in ticks {
+        batch.push_tick(&FakeTick::walked(5, 7, "go", &[]).kernel(&[9]).labels(words, flags).bytes());
+    }
+    pipeline.take(&mut batch);
+    let stats = pipeline.stats();
+    let profile = pipeline.finish().symbolize(&mut NoSymbols);
+    let mut counts: Vec<(String, u64)> = profile
+        .samples()
+        .map(|sample| (sample.labels().get("tenant  ").map(ToString::to_string), sample.count()))
+        .map(|(tenant, count)| (tenant.unwrap_or_default(), count))
+        .collect();
+    counts.sort();
+    assert_eq!(counts, [(String::new(), 3), ("blue    ".into(), 2), ("red     ".into(), 2)]);
+    assert_eq!((stats.unlabelled, stats.cut_labels, stats.malformed), (2, 1, 0));
+}
+
+#[test]
+fn combinations_of_labels_are_bounded() {
+    let system = Box::new(FakeSystem::default());
+    let registry = Registry::new(system, Box::new(MemoryTables::default()), None, 1 << 20);
+    let mut pipeline = Pipeline::new(registry, Clock::default(), Duration::from_millis(10));
+    let mut batch = Batch::default();
+    for value in 0..20_000u64 {
+        let mut digits = [b' '; 8];
+        digits.iter_mut().enumerate().for_each(|(at, digit)| *digit = b'0' + (value >> (2 * at) & 3) as u8);
+        let words = label(b"request ", &digits);
+        batch.push_tick(&FakeTick::walked(5, 7, "go", &[]).labels(&words, 0).bytes());
+    }
+    pipeline.take(&mut batch);
+    assert_eq!(pipeline.stats().unlabelled, 20_000 - 16_384);
+    assert_eq!(pipeline.finish().symbolize(&mut NoSymbols).count(), 20_000);
+}

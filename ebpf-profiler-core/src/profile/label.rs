@@ -125,6 +125,11 @@ impl Labels {
         Labels(Some(labels.into()))
     }
 
+    /// Returns the set of labels that are sorted by key, at most [`MAX`](Labels::MAX), with one of each key.
+    pub(crate) fn of_sorted(labels: Vec<SampleLabel>) -> Labels {
+        Labels((!labels.is_empty()).then(|| labels.into()))
+    }
+
     /// Returns the value of the label `key`; `None` if there is no such label.
     ///
     /// # Examples

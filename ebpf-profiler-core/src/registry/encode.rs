@@ -6,6 +6,7 @@
 //!                 0       1        0            interpreter whose loop is in it
 //! ```
 
+use ebpf_programs::abi::interpreter::walker;
 use ebpf_programs::abi::mapping::{Mapping, kind};
 
 use super::limits::MAX_MAPPINGS;
@@ -20,6 +21,8 @@ pub(super) struct Encoded {
     pub(super) mappings: Vec<u8>,
     /// Descriptions of its interpreters.
     pub(super) interpreters: Vec<u8>,
+    /// The path to the labels of its threads; empty for none.
+    pub(super) labels: Vec<u8>,
     /// Walkers that these need, a bit for each.
     pub(super) walkers: u32,
     /// Mappings that wait for a table.
@@ -42,10 +45,13 @@ impl Encoded {
         let awaits = entry.awaits_runtime(now);
         let without_file = if awaits { kind::AWAITED } else { kind::BARE };
         let (mappings, pending) = kernel_mappings(&parts, modules, without_file);
+        let labels = entry.labels.path().map(|path| path.abi().to_bytes().to_vec()).unwrap_or_default();
+        let copies_labels = u32::from(!labels.is_empty()) << walker::LABELS;
         Some(Encoded {
             mappings,
             interpreters: entry.interpreters.bytes(),
-            walkers: entry.interpreters.walkers(),
+            labels,
+            walkers: entry.interpreters.walkers() | copies_labels,
             pending,
             modules: modules_of(entry),
             awaits,

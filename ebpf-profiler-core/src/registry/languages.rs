@@ -24,7 +24,10 @@ impl Registry {
         if let Some(pids) = self.namer.journal.recall_prepared() {
             return pids.into_iter().for_each(|pid| _ = self.publish(pid, now));
         }
-        if !self.modules.has_languages() && self.processes.selected().is_none() {
+        if !self.modules.has_languages()
+            && !self.modules.have_label_sources()
+            && self.processes.selected().is_none()
+        {
             return;
         }
         let is_selected = |pid: &u32| self.processes.is_selected(*pid);
@@ -49,7 +52,7 @@ impl Registry {
             region
                 .file
                 .and_then(|file| self.modules.get(file.module))
-                .is_some_and(|file| !file.runtimes.is_empty())
+                .is_some_and(|file| !file.runtimes.is_empty() || !file.labels.is_empty())
         };
         self.processes.get(pid).is_some_and(|entry| entry.regions.iter().any(holds_runtime))
     }

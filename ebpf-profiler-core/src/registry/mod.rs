@@ -49,6 +49,8 @@ mod epochs;
 
 mod frames;
 
+mod labels;
+
 mod languages;
 
 mod leave;
@@ -101,7 +103,7 @@ use self::processes::Processes;
 use self::publisher::Publisher;
 use self::until::IsOver;
 use crate::jit::JitStats;
-use crate::language::{InterpreterStats, Journal};
+use crate::language::{InterpreterStats, Journal, Reason};
 use crate::process::{Description, Module, ModuleId, Pids, System};
 use crate::sample::{Life, LifeEvent};
 use crate::tables::Tables;
@@ -155,6 +157,10 @@ pub struct RegistryStats {
     pub exceeding: u64,
     /// Counters of interpreters.
     pub interpreters: InterpreterStats,
+    /// Processes whose threads can have [labels](crate::live::Builder::process_labels).
+    pub label_paths: u64,
+    /// Processes with labels that are not found, by the name of the source and the reason.
+    pub label_refusals: BTreeMap<(&'static str, Reason), u64>,
     /// Counters of perf maps and jitdump files.
     pub jit: JitStats,
     /// Reads of memory and openings of files that did not return in time.

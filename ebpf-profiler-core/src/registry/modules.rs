@@ -11,7 +11,7 @@ use super::compile::Failure;
 use super::published::Published;
 use super::table::Table;
 use crate::elf::{Elf, Segment, code_address};
-use crate::language::{FoundRuntime, Language, RuntimeFiles};
+use crate::language::{FoundRuntime, LabelRuntime, LabelSource, Language, RuntimeFiles};
 use crate::process::{Mapped, Module, ModuleId, Opener, Region, System};
 use crate::sample::FileId;
 use crate::unwind::BareFunction;
@@ -27,6 +27,7 @@ pub(super) struct Modules {
     /// Modules that no published process maps any more, or did not for a moment.
     left: Vec<ModuleId>,
     languages: Vec<Box<dyn Language>>,
+    label_sources: Vec<Box<dyn LabelSource>>,
     /// Number of modules at which unused ones are dropped.
     purge_at: usize,
     /// Modules whose table failed to build, and may be there later.
@@ -46,6 +47,8 @@ pub(super) struct Entry {
     pub(super) derivation: Derivation,
     /// The runtimes of languages in the file.
     pub(super) runtimes: Vec<FoundRuntime>,
+    /// Runtimes that set labels of threads, with the names of their sources.
+    pub(super) labels: Vec<(&'static str, Box<dyn LabelRuntime>)>,
     /// `true` if it occurred in a frame of the current profile.
     pub(super) seen: bool,
     /// Time when a process with it was last published or withdrawn.
@@ -99,6 +102,22 @@ impl Modules {
     /// Returns `true` if there are languages.
     pub(super) fn has_languages(&self) -> bool {
         !self.languages.is_empty()
+    }
+
+    /// Adds sources of labels, which are searched for in files opened later.
+    pub(super) fn add_label_sources(&mut self, sources: Vec<Box<dyn LabelSource>>) {
+        self.label_sources.extend(sources);
+    }
+
+    /// Returns `true` if there are sources of labels.
+    pub(super) fn have_label_sources(&self) -> bool {
+        !self.label_sources.is_empty()
+    }
+
+    /// Finds the sources of labels in a file.
+    fn find_labels(&self, elf: &Elf) -> Vec<(&'static str, Box<dyn LabelRuntime>)> {
+        let found = self.label_sources.iter().filter_map(|source| Some((source.name(), source.find(elf)?)));
+        found.collect()
     }
 
     /// Finds the runtimes in a file: a server may have several languages linked in.
@@ -187,7 +206,8 @@ impl Modules {
         module.opener = Some(opener);
         module.is_foreign = foreign.is_some();
         let runtimes = elf.as_ref().map(|elf| self.find_runtimes(elf)).unwrap_or_default();
-        self.entries.insert(id, Entry { runtimes, ..Entry::new(module, elf.as_ref()) });
+        let labels = elf.as_ref().map(|elf| self.find_labels(elf)).unwrap_or_default();
+        self.entries.insert(id, Entry { runtimes, labels, ..Entry::new(module, elf.as_ref()) });
         Some(id)
     }
 
@@ -319,6 +339,7 @@ impl Entry {
             failed: None,
             derivation: Derivation::default(),
             runtimes: Vec::new(),
+            labels: Vec::new(),
             seen: false,
             used: 0,
             references: 0,

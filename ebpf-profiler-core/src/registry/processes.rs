@@ -6,6 +6,7 @@ use std::sync::Arc;
 use hashbrown::{HashMap, HashSet};
 
 use super::epochs::Epochs;
+use super::labels::ProcessLabels;
 use super::limits::{Limits, MAX_MAPPINGS, ReadLimit};
 use super::names::Names;
 use super::published::Published;
@@ -82,6 +83,7 @@ pub(super) struct Entry {
     /// Time of the last exec.
     pub(super) executed: Option<u64>,
     pub(super) interpreters: Interpreters,
+    pub(super) labels: ProcessLabels,
     pub(super) jit: JitNames,
     pub(super) description: Option<Description>,
     /// Time when that was read.
@@ -109,6 +111,7 @@ impl Entry {
             names: self.names,
             unopened: self.unopened,
             interpreters: self.interpreters.fork(parent),
+            labels: self.labels.clone(),
             jit: self.jit.fork(),
             ..Entry::default()
         }

@@ -90,7 +90,8 @@ impl Registry {
             self.set_published(pid, now);
         }
         let Some(entry) = self.processes.get(pid) else { return Err(Stop::UnknownProcess) };
-        let retries_files = entry.unopened.is_some_and(|(at, _)| at <= now) && entry.next_publish <= now;
+        let retries = entry.unopened.is_some_and(|(at, _)| at <= now) || entry.labels.are_waiting(now);
+        let retries = retries && entry.next_publish <= now;
         if entry.is_changed {
             let is_postponed = now < entry.next_publish && tick.stop != Stop::Root;
             self.processes.mark_due(pid);
@@ -107,7 +108,7 @@ impl Registry {
             self.processes.mark_due(pid);
             return Err(Stop::UnknownProcess);
         }
-        if retries_files {
+        if retries {
             self.processes.republish_later(pid);
         }
         Ok(())
@@ -156,6 +157,7 @@ impl Registry {
     fn write_mappings(&mut self, pid: u32, now: u64) -> Option<Process> {
         let opened = self.resolve(pid, now);
         self.discover_runtimes(pid, now);
+        self.discover_labels(pid, now);
         if self.publisher.mappings() + self.processes.get(pid)?.regions.len() > self.processes.limits.regions
         {
             self.evict(now);

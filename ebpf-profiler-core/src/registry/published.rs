@@ -13,6 +13,8 @@ pub(super) struct Published {
     pub(super) awaits: bool,
     /// Bytes of the descriptions of its interpreters in the arena.
     pub(super) described: usize,
+    /// Bytes of its label path in the arena.
+    pub(super) labels: usize,
 }
 
 impl Published {

@@ -48,6 +48,8 @@ pub(super) struct Publisher {
 pub(super) struct Places {
     mappings: u32,
     interpreters: u32,
+    /// Plus 1; 0 for none.
+    labels: u32,
 }
 
 impl Publisher {
@@ -131,15 +133,20 @@ impl Publisher {
     /// Writes the mappings and interpreters of a process into the arena; `None` if there is no room.
     pub(super) fn write(&mut self, encoded: &Encoded, now: u64) -> Option<Places> {
         self.arena.tables.need_walkers(encoded.walkers);
-        let mappings = self.arena.write(&encoded.mappings, now)?;
-        let interpreters = match encoded.interpreters.as_slice() {
-            [] => Some(0),
-            interpreters => self.arena.write(interpreters, now),
-        };
-        if interpreters.is_none() {
-            self.arena.free(mappings, encoded.mappings.len(), now);
+        let Encoded { mappings, interpreters, labels, .. } = encoded;
+        let mut written = Vec::new();
+        for bytes in [mappings, interpreters, labels] {
+            match if bytes.is_empty() { Some(0) } else { self.arena.write(bytes, now) } {
+                Some(place) => written.push((place, bytes.len())),
+                None => {
+                    let some = written.into_iter().filter(|(_, bytes)| *bytes > 0);
+                    some.for_each(|(place, bytes)| self.arena.free(place, bytes, now));
+                    return None;
+                }
+            }
         }
-        Some(Places { mappings, interpreters: interpreters? })
+        let &[(mappings, _), (interpreters, _), (labels, bytes)] = written.as_slice() else { return None };
+        Some(Places { mappings, interpreters, labels: if bytes > 0 { labels + 1 } else { 0 } })
     }
 
     /// Makes what was written the published state of a process, and returns it for the map of
@@ -148,7 +155,7 @@ impl Publisher {
         &mut self,
         entry: &mut Entry,
         encoded: Encoded,
-        Places { mappings, interpreters }: Places,
+        Places { mappings, interpreters, labels }: Places,
         modules: &mut Modules,
         now: u64,
     ) -> Process {
@@ -161,9 +168,11 @@ impl Publisher {
             interpreters,
             names: entry.interpreters.names_version(),
             epoch: self.epoch,
+            labels,
         };
-        let Encoded { modules: ids, awaits, interpreters: described, pending, .. } = encoded;
-        let published = Arc::new(Published { process, awaits, described: described.len(), modules: ids });
+        let Encoded { modules: ids, awaits, interpreters: described, labels, pending, .. } = encoded;
+        let (described, labels) = (described.len(), labels.len());
+        let published = Arc::new(Published { process, awaits, described, labels, modules: ids });
         self.mappings += process.count as usize;
         for &id in &published.modules {
             modules.acquire(id, now);
@@ -202,6 +211,9 @@ impl Publisher {
             self.arena.free(published.process.mappings, published.mapped(), now);
             if published.described > 0 {
                 self.arena.free(published.process.interpreters, published.described, now);
+            }
+            if published.labels > 0 {
+                self.arena.free(published.process.labels - 1, published.labels, now);
             }
             for &id in &published.modules {
                 modules.release(id, now);

@@ -98,6 +98,9 @@ pub(super) fn decode(fields: &mut Fields<'_>) -> Result<(u64, Vec<u64>)> {
         value: 1,
         // The states of a replay have other numbers; the journal has the samples that used an outdated one.
         epoch: 0,
+        // Recordings hold none.
+        labels: 0,
+        label_flags: 0,
         reserved: 0,
     };
     let mut words = vec![0; HEAD_WORDS];
@@ -172,6 +175,7 @@ impl<'w> Parts<'w> {
     fn split(words: &'w [u64]) -> Option<Parts<'w>> {
         let (head, rest) = split_head(words)?;
         let (kernel, rest) = rest.split_at_checked(head.kernel.into())?;
+        let (_labels, rest) = rest.split_at_checked(head.labels.into())?;
         let (registers, rest) = match head.kind & !kind::HELD {
             kind::WALKED => (None, rest),
             kind::RAW => rest.split_first_chunk().map(|(registers, rest)| (Some(registers), rest))?,
@@ -211,6 +215,7 @@ mod tests {
     fn samples_round_trip() {
         let walked = FakeTick::walked(7, 8, "cat", &[1, 2, 3]).kernel(&[9]).stop(Stop::Unreadable);
         assert_eq!(round_trip(&words(&walked)), words(&walked));
+        assert_eq!(round_trip(&words(&walked.clone().labels(&[5, 6], 1))), words(&walked), "no labels");
         let mut registers = Registers { pc: 1, known: 1 << 7 | 1 << 16, thread: 5, ..Registers::default() };
         (registers.values[7], registers.values[16]) = (0x1000, 0x2000);
         let raw = FakeTick::raw(7, 8, "cat", &registers, &[4, 5]).kernel(&[9, 10]).value(3, u64::MAX);

@@ -7,6 +7,8 @@ mod batch;
 
 mod filter;
 
+mod labels;
+
 mod life;
 
 mod tick;
@@ -18,6 +20,7 @@ use ebpf_programs::abi::reason::Counter;
 use crate::process::Pids;
 pub use batch::{Batch, Event};
 pub use filter::KernelFilter;
+pub use labels::CopiedLabels;
 pub use life::{FileId, Life, LifeEvent, MapEvent};
 pub use tick::{Body, Malformed, TickRecord};
 pub(crate) use tick::{END_WORDS, decode_end, encode_head, split_head};

@@ -4,6 +4,7 @@ use ebpf_programs::abi::reason::Stop;
 use ebpf_programs::abi::record::{End, HEAD_WORDS, Head, LEAF_WORDS, MAX_WORDS, kind};
 use ebpf_programs::abi::registers::{self, Registers};
 
+use super::CopiedLabels;
 use crate::trace::FrameWord;
 
 /// Words of eight bytes in the registers.
@@ -34,6 +35,8 @@ pub struct TickRecord<'a> {
     pub epoch: u32,
     /// Kernel addresses, innermost first.
     pub kernel: &'a [u64],
+    /// Labels that the program has set for the thread.
+    pub labels: CopiedLabels<'a>,
     /// The user part.
     pub body: Body<'a>,
 }
@@ -86,6 +89,7 @@ impl<'a> TickRecord<'a> {
     pub fn decode(words: &'a [u64]) -> Result<TickRecord<'a>, Malformed> {
         let (head, rest) = split_head(words).ok_or(Malformed)?;
         let (kernel, rest) = rest.split_at_checked(head.kernel.into()).ok_or(Malformed)?;
+        let (labels, rest) = rest.split_at_checked(head.labels.into()).ok_or(Malformed)?;
         let body = match head.kind & !kind::HELD {
             kind::WALKED => walked(&head, rest)?,
             kind::RAW => raw(&head, rest)?,
@@ -104,6 +108,7 @@ impl<'a> TickRecord<'a> {
             stop: Stop::from_number(head.stop).ok_or(Malformed)?,
             epoch: head.epoch,
             kernel,
+            labels: CopiedLabels { words: labels, flags: head.label_flags },
             body,
         })
     }
@@ -123,7 +128,7 @@ pub(crate) fn without_stack(words: &[u64]) -> Option<Vec<u64>> {
     if head.kind & !kind::HELD != kind::RAW {
         return None;
     }
-    let (kernel, rest) = rest.split_at_checked(head.kernel.into())?;
+    let (front, rest) = rest.split_at_checked(usize::from(head.kernel) + usize::from(head.labels))?;
     let pc = rest.first()?;
     let reduced = Head {
         kind: kind::WALKED | head.kind & kind::HELD,
@@ -136,7 +141,7 @@ pub(crate) fn without_stack(words: &[u64]) -> Option<Vec<u64>> {
         ..head
     };
     let mut words = encode_head(&reduced).to_vec();
-    words.extend(kernel);
+    words.extend(front);
     words.push(FrameWord::leaf(*pc).0);
     Some(words)
 }
@@ -161,7 +166,8 @@ fn decode_head(words: &[u64; HEAD_WORDS]) -> Head {
     comm[8..].copy_from_slice(&words[6].to_ne_bytes());
     let [kind, stop, kernel, length] = kinds.to_ne_bytes();
     let (time, value) = (words[0], words[7]);
-    let (epoch, reserved) = halves(words[8]);
+    let (epoch, flags) = halves(words[8]);
+    let [labels, label_flags, ..] = flags.to_ne_bytes();
     Head {
         time,
         pid,
@@ -179,7 +185,9 @@ fn decode_head(words: &[u64; HEAD_WORDS]) -> Head {
         comm,
         value,
         epoch,
-        reserved,
+        labels,
+        label_flags,
+        reserved: 0,
     }
 }
 
@@ -200,7 +208,7 @@ pub(crate) fn encode_head(head: &Head) -> [u64; HEAD_WORDS] {
         first,
         second,
         head.value,
-        pair(head.epoch, head.reserved),
+        pair(head.epoch, u32::from_ne_bytes([head.labels, head.label_flags, 0, 0])),
     ]
 }
 
@@ -275,6 +283,19 @@ mod tests {
         assert_eq!((tick.name().as_str(), tick.event, tick.value, tick.epoch), ("cat", 3, 77, 5));
         assert_eq!(tick.kernel, &[0xffff]);
         assert_eq!(tick.body, Body::Walked { leaf: &[10, 20], root: [&[]; 2], omitted: 0 });
+    }
+
+    #[test]
+    fn labels_follow_the_kernel_frames() {
+        let mut words = record(kind::WALKED, 1, 2, 0, 0, &[0xffff, 70, 71, 10, 20]);
+        words[8] |= u64::from(u32::from_ne_bytes([2, 1, 0, 0])) << 32;
+        let tick = TickRecord::decode(&words).unwrap();
+        assert_eq!((tick.kernel, tick.labels.words, tick.labels.flags), (&[0xffff][..], &[70, 71][..], 1));
+        assert_eq!(tick.body, Body::Walked { leaf: &[10, 20], root: [&[]; 2], omitted: 0 });
+        assert_eq!(encode_head(&split_head(&words).unwrap().0)[..], words[..HEAD_WORDS]);
+        for len in HEAD_WORDS..words.len() {
+            assert_eq!(TickRecord::decode(&words[..len]), Err(Malformed), "{len} words");
+        }
     }
 
     #[test]

@@ -29,6 +29,8 @@ pub struct FakeTick {
     stop: Stop,
     epoch: u32,
     kernel: Vec<u64>,
+    /// Words and flags.
+    labels: (Vec<u64>, u8),
     /// Frames, or registers and stack.
     rest: Vec<u64>,
 }
@@ -66,6 +68,12 @@ impl FakeTick {
         FakeTick { kernel: addresses.to_vec(), ..self }
     }
 
+    /// Sets the words of labels, at most 255, and their flags.
+    #[must_use = "returns the changed sample"]
+    pub fn labels(self, words: &[u64], flags: u8) -> FakeTick {
+        FakeTick { labels: (words.to_vec(), flags), ..self }
+    }
+
     /// Sets the number of the sample's kind, and its value; 0 and 1 by default.
     #[must_use = "returns the changed sample"]
     pub fn value(self, event: u16, value: u64) -> FakeTick {
@@ -99,8 +107,9 @@ impl FakeTick {
         let mut comm = [0; 16];
         let len = name.len().min(15);
         comm[..len].copy_from_slice(&name.as_bytes()[..len]);
-        let (cpu, kernel, event, value, epoch) = (0, Vec::new(), 0, 1, 0);
-        FakeTick { time, pid, cpu, name: comm, kind, event, value, stop: Stop::Root, epoch, kernel, rest }
+        let (cpu, kernel, event, value, epoch, stop) = (0, Vec::new(), 0, 1, 0, Stop::Root);
+        let labels = (Vec::new(), 0);
+        FakeTick { time, pid, cpu, name: comm, kind, event, value, stop, epoch, kernel, labels, rest }
     }
 
     fn words(&self) -> Vec<u64> {
@@ -124,9 +133,10 @@ impl FakeTick {
             text(left),
             text(right),
             self.value,
-            self.epoch.into(),
+            pair(self.epoch, u32::from_ne_bytes([self.labels.0.len() as u8, self.labels.1, 0, 0])),
         ];
         words.extend(&self.kernel);
+        words.extend(&self.labels.0);
         words.extend(&self.rest);
         words
     }

@@ -66,6 +66,8 @@ pub mod walker {
     pub const BEAM: u32 = 9;
     /// Unwinds frames of .NET's compiled and precompiled code.
     pub const DOTNET: u32 = 10;
+    /// Copies [labels](super::super::labels) of threads; not of frames.
+    pub const LABELS: u32 = 31;
     /// Walkers that describe any runtime, a bit for each number.
     pub const GENERIC: u32 = 1 << LIST | 1 << ARRAY | 1 << COMPILED;
 }

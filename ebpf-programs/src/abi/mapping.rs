@@ -26,6 +26,8 @@ pub struct Process {
     /// Number of this state among all that were ever published, from 1: the kernel side copies it to the
     /// [head](super::record::Head::epoch) of each record. 0 where there is nothing to walk by.
     pub epoch: u32,
+    /// Arena offset of its [label path](super::labels) plus 1; 0 for none.
+    pub labels: u32,
 }
 
 /// Filters for the samples of a process.
@@ -82,6 +84,6 @@ pub mod kind {
 }
 
 const _: () = {
-    assert!(size_of::<Process>() == 28);
+    assert!(size_of::<Process>() == 32);
     assert!(size_of::<Mapping>() == 32);
 };

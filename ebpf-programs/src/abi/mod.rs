@@ -49,6 +49,9 @@ pub mod beam;
 #[doc(hidden)]
 pub mod dotnet;
 
+#[doc(hidden)]
+pub mod labels;
+
 pub mod registers;
 
 #[doc(hidden)]
@@ -88,4 +91,4 @@ pub mod budget;
 /// Version of the ABI; changes with the meaning or layout of anything in this module.
 ///
 /// The loader compares it with the word in the section `abi` of the kernel object.
-pub const VERSION: u32 = 22;
+pub const VERSION: u32 = 23;

@@ -1,8 +1,9 @@
 //! Records: what the kernel side sends to user space.
 //!
 //! ```text
-//!   walked   Head | kernel frames: u64 × kernel | words of user frames: u64 × user
-//!   raw      Head | kernel frames: u64 × kernel | Registers | words of interpreter frames: u64 × user | stack: u8 × copied
+//!   walked   Head | kernel frames: u64 × kernel | labels: u64 × labels | words of user frames: u64 × user
+//!   raw      Head | kernel frames: u64 × kernel | labels: u64 × labels | Registers | words of interpreter frames: u64 × user
+//!            | stack: u8 × copied
 //!   end      Head | End
 //! ```
 //!
@@ -62,8 +63,12 @@ pub struct Head {
     pub value: u64,
     /// [Number](super::mapping::Process::epoch) of the published state by which the stack was walked; 0 if there was none.
     pub epoch: u32,
+    /// Number of words of [labels](super::labels) that follow the kernel frames.
+    pub labels: u8,
+    /// [Flags](super::labels::flag) of the labels.
+    pub label_flags: u8,
     /// Reserved; must be zero.
-    pub reserved: u32,
+    pub reserved: u16,
 }
 
 /// Words of eight bytes in the fields of [`Head`].

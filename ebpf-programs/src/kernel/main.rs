@@ -50,6 +50,8 @@ mod function;
 
 mod held;
 
+mod labels;
+
 mod heap;
 
 mod block;

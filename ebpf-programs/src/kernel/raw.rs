@@ -14,7 +14,7 @@ use crate::arch::Native;
 use crate::drive::{self, Step};
 use crate::maps::{PROCESSES, RAW_RECORDS, RAW_SENT, RING};
 use crate::output::{self, Counters};
-use crate::scratch::{PAGE, RECORD_WORDS, Scratch, thread_pointer, walkers};
+use crate::scratch::{FRONT, PAGE, RECORD_WORDS, Scratch, thread_pointer, walkers};
 use crate::slot;
 use crate::uretprobe;
 
@@ -107,9 +107,9 @@ pub(crate) fn send<const SET: u32>(
     counters: &Counters,
     most: u32,
 ) -> bool {
-    let at = scratch.user_at & 0xff;
+    let at = scratch.user_at & FRONT as u32;
     let registers = (&raw mut scratch.record[at as usize]).cast::<Registers>();
-    // SAFETY: behind at most 255 words the record has room for registers.
+    // SAFETY: behind at most 511 words the record has room for registers.
     unsafe {
         *registers = scratch.walk.registers;
         (*registers).thread = thread_pointer().unwrap_or(0);

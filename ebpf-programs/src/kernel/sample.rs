@@ -14,7 +14,7 @@ use crate::drive::{self, Step};
 use crate::maps::{CONFIG, PROCESSES, SCRATCH};
 use crate::output::{self, Counters};
 use crate::scratch::{ALL, HEAD_WORDS, Scratch, walkers};
-use crate::{budget, filter as filters, life, raw, slot, time_limit, user_registers};
+use crate::{budget, filter as filters, labels, life, raw, slot, time_limit, user_registers};
 
 /// Takes one sample of kind number `event` with a value, or none because of the [budget].
 #[inline(always)]
@@ -124,6 +124,7 @@ fn take_in<C: Context, const SET: u32>(
     } else if known.is_none() {
         Stop::UnknownProcess
     } else {
+        labels::read(scratch);
         scratch.walk_end = time_limit::end(config, pid, scratch.head().time);
         walk::<SET>(scratch)
     };

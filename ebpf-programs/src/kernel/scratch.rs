@@ -5,12 +5,13 @@ use aya_ebpf::helpers::generated::{
 };
 use ebpf_programs::abi::arena::{Block, CHUNK_BLOCKS};
 use ebpf_programs::abi::interpreter::{FRAME_BYTES, walker};
+use ebpf_programs::abi::labels::MAX_VALUE;
 use ebpf_programs::abi::mapping::Process;
 use ebpf_programs::abi::record::{self, Head, LEAF_WORDS, MAX_WORDS};
 use ebpf_programs::abi::table::Rule;
 use ebpf_programs::abi::uretprobe::ReplacedReturn;
 use ebpf_programs::machine::Machine;
-use ebpf_programs::walk::Walk;
+use ebpf_programs::walk::{LabelReader, Walk};
 
 use crate::WALKERS;
 use crate::arch::Saved;
@@ -21,12 +22,15 @@ use crate::uretprobe;
 /// Bytes of stack copied at a time. A copy of this size costs little more than one of a word.
 const WINDOW: usize = 2048;
 
-/// Words of eight bytes in the record buffer; a power of two, so that an index can be masked. A walked record has at most 2,184, the
-/// head of a raw one up to its stack at most 1,300.
+/// Words of eight bytes in the record buffer; a power of two, so that an index can be masked. A walked record has at most 2,312, the
+/// head of a raw one up to its stack at most 1,428.
 pub(crate) const RECORD_WORDS: usize = 4096;
 
 /// Words of eight bytes in the head of a record.
 pub(crate) const HEAD_WORDS: u32 = record::HEAD_WORDS as u32;
+
+/// Mask of the index of a word before the user frames: head, kernel frames and labels have at most 264.
+pub(crate) const FRONT: usize = 511;
 
 /// Entries in a slot's cache of reported functions; a power of two.
 const REPORTED: usize = 1024;
@@ -71,6 +75,8 @@ pub(crate) struct Scratch<const SET: u32 = ALL> {
     pub(crate) second: u64,
     /// [`HELD`](ebpf_programs::abi::record::kind::HELD) for a sample that is held, else 0.
     pub(crate) flag: u8,
+    /// The copy of the thread's labels, which precede the user frames.
+    pub(crate) labels: LabelReader,
     /// Table generation at the start of the sample.
     table_generation: u32,
     /// Progress of the stack copy for a raw record.
@@ -122,6 +128,12 @@ impl<const SET: u32> Scratch<SET> {
     #[inline(always)]
     pub(crate) fn word(&mut self, index: u32) -> &mut u64 {
         &mut self.record[index as usize & (RECORD_WORDS - 1)]
+    }
+
+    /// Returns word `at` of the labels in the record.
+    #[inline(always)]
+    fn label_word(&mut self, at: u32) -> &mut u64 {
+        &mut self.record[self.user_at.wrapping_add(at) as usize & FRONT]
     }
 
     /// Copies a new window that starts at `address`. Returns its first word.
@@ -247,6 +259,19 @@ impl<const SET: u32> Machine for Scratch<SET> {
     #[inline(always)]
     fn replaced(&mut self, address: u64) -> Option<ReplacedReturn> {
         uretprobe::instance(address)
+    }
+
+    #[inline(always)]
+    fn copy_label(&mut self, at: u32, address: u64, size: u32) -> bool {
+        let size = if size > MAX_VALUE as u32 { MAX_VALUE as u32 } else { size };
+        let to = self.label_word(at);
+        // SAFETY: the record has room for that many bytes after every masked index; the helper fails without a fault.
+        unsafe { bpf_probe_read_user((&raw mut *to).cast(), size, address as *const _) == 0 }
+    }
+
+    #[inline(always)]
+    fn put_label_word(&mut self, at: u32, word: u64) {
+        *self.label_word(at) = word;
     }
 
     #[inline(always)]

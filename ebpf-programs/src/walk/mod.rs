@@ -83,6 +83,8 @@ mod frame_pointer;
 
 mod interpreter;
 
+mod labels;
+
 mod native;
 
 #[doc(hidden)]
@@ -119,6 +121,7 @@ use table::Table;
 use uretprobe::ReplacedReturns;
 
 pub use arena::find_mapping;
+pub use labels::{LABEL_STEPS, LabelReader};
 pub use table::find_rule;
 
 /// Maximum number of switches to a lower stack address in one walk.

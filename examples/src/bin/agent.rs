@@ -39,6 +39,11 @@ const USAGE: Usage = Usage {
             "LEVEL",
             "what is sent of processes: containers, processes (ids, paths, threads) or all (command lines) (containers)",
         ),
+        (
+            "labels",
+            "",
+            "labels that other programs set for their threads, which can hold secrets: those of Go (none)",
+        ),
         ("resources", "N", "maximum number of resources in a profile; smaller ones are sent as one (1000)"),
         ("interval", "SECONDS", "time between two profiles, 20 % more or less at random (5)"),
         ("frequency", "HZ", "samples per second and CPU, 1 to 10000 (19)"),
@@ -121,6 +126,9 @@ fn builder(options: &Options) -> Builder {
         .jitter(JITTER);
     if privacy(options) == Privacy::All {
         profiler = profiler.command_lines();
+    }
+    if options.has("labels") {
+        profiler = profiler.process_labels(ebpf_profiler_hll::labels());
     }
     for pid in options.all("pid") {
         profiler = profiler.pid(pid);

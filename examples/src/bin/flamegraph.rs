@@ -45,6 +45,11 @@ const USAGE: Usage = Usage {
             "a second process opens what belongs to other users, and this one drops the privileges to",
         ),
         ("confine", "", "threads of the profiler are confined to the system calls that they need"),
+        (
+            "labels",
+            "",
+            "labels that other programs set for their threads, which can hold secrets: those of Go (none)",
+        ),
         ("by", "KEY", By::MEANING),
         ("groups", "N", "number of pictures of --by; smaller parts share the last one (20)"),
         (
@@ -83,6 +88,9 @@ fn main() {
     profiler = examples::separate(&options, broker.as_ref(), profiler);
     let by = By::of(&options);
     profiler = By::prepare(by.as_ref(), profiler);
+    if options.has("labels") {
+        profiler = profiler.process_labels(ebpf_profiler_hll::labels());
+    }
     for pid in options.all("pid") {
         profiler = profiler.pid(pid);
     }

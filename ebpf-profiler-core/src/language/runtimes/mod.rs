@@ -15,6 +15,7 @@ use crate::trace::{Found, Frame, FrameWord};
 use names::{Seen, unnamed};
 use owned::Owned;
 use running::{ATTACH_DELAY, Running};
+pub(crate) use running::{loaded_files, read_process};
 
 /// The interpreters of one process.
 #[derive(Default)]

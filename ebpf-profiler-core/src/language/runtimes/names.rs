@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::Context;
 use super::known::{Known, REREAD_DELAY};
-use super::running::{Running, read};
+use super::running::{Running, read_process};
 use crate::language::family::Key;
 use crate::language::{Attached, Caller, Function, Memory, NamedCall, Reason, Script, ScriptCall};
 use crate::trace::{Found, Frame, ScriptId};
@@ -183,7 +183,7 @@ impl Running {
         };
         let system = around.system;
         let mut ask = |pid: u32| {
-            let memory = move |address: u64, buffer: &mut [u8]| read(system, pid, address, buffer);
+            let memory = move |address: u64, buffer: &mut [u8]| read_process(system, pid, address, buffer);
             let memory = &memory as &dyn Memory;
             read_function(&mut **names, seen, memory)
         };

@@ -186,8 +186,9 @@ impl Running {
             return;
         };
         let system = around.system;
-        let memory = move |address: u64, buffer: &mut [u8]| read(system, pid, address, buffer);
-        let target = Target::new(&memory, self.bias.wrapping_neg(), loaded(around.regions, around.files));
+        let memory = move |address: u64, buffer: &mut [u8]| read_process(system, pid, address, buffer);
+        let target =
+            Target::new(&memory, self.bias.wrapping_neg(), loaded_files(around.regions, around.files));
         match runtime.attach(&target) {
             Ok(attachment) => {
                 let (walker, code, names) = attachment.into_parts();
@@ -223,12 +224,18 @@ impl Running {
     }
 }
 
-pub(super) fn read(system: &dyn System, pid: u32, address: u64, buffer: &mut [u8]) -> Result<(), Unreadable> {
+/// Reads memory of a process.
+pub(crate) fn read_process(
+    system: &dyn System,
+    pid: u32,
+    address: u64,
+    buffer: &mut [u8],
+) -> Result<(), Unreadable> {
     system.read(pid, address, buffer).map_err(|_| Unreadable)
 }
 
 /// Lists the mapped files, each once.
-fn loaded(regions: &Regions, files: &dyn RuntimeFiles) -> Vec<LoadedFile> {
+pub(crate) fn loaded_files(regions: &Regions, files: &dyn RuntimeFiles) -> Vec<LoadedFile> {
     let mut seen: HashSet<ModuleId> = HashSet::new();
     let mut loaded = Vec::new();
     for file in regions.iter().filter_map(|region| region.file) {

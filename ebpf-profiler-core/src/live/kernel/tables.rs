@@ -152,8 +152,8 @@ impl NeededWalkers {
 
 /// Encodes a process as a value of the map.
 fn words(process: &Process) -> Vec<u8> {
-    let Process { mappings, count, raw_budget, filter, interpreters, names, epoch } = *process;
-    [mappings, count, raw_budget, filter, interpreters, names, epoch]
+    let Process { mappings, count, raw_budget, filter, interpreters, names, epoch, labels } = *process;
+    [mappings, count, raw_budget, filter, interpreters, names, epoch, labels]
         .into_iter()
         .flat_map(u32::to_ne_bytes)
         .collect()

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use ebpf_programs::abi::arena::{BLOCK, CHUNK_BLOCKS, CHUNKS};
 
-use crate::language::Language;
+use crate::language::{LabelSource, Language};
 use crate::live::machine::broker::Broker;
 use crate::live::machine::reservation::Reservation;
 use crate::live::run::budget::Budget;
@@ -49,6 +49,7 @@ pub struct Builder {
     compiler: Option<Box<dyn UnwindCompiler>>,
     frame_pointers_only: bool,
     languages: Vec<Box<dyn Language>>,
+    label_sources: Vec<Box<dyn LabelSource>>,
     symbolizer: Option<Box<dyn Symbolizer>>,
     sinks: Vec<Box<dyn Sink>>,
     interval: Option<Duration>,
@@ -84,6 +85,7 @@ impl Builder {
             compiler: None,
             frame_pointers_only: false,
             languages: Vec::new(),
+            label_sources: Vec::new(),
             symbolizer: None,
             sinks: Vec::new(),
             interval: None,
@@ -320,6 +322,40 @@ impl Builder {
     /// ```
     pub fn environment<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Builder {
         self.environment.extend(names.into_iter().map(Into::into));
+        self
+    }
+
+    /// Adds the labels that other programs set for the work of their threads to samples:
+    /// `ebpf_profiler_hll::labels()`. May be called several times; of sources with one name the first
+    /// one is used. By default there are none, as values can be secrets: names of tenants, requests of
+    /// users.
+    ///
+    /// The kernel side copies them at the sample, while the thread is interrupted. A sample has up to
+    /// 8 labels, keys of up to 64 bytes and values of up to 256, all together up to 1,024; what exceeds
+    /// that is counted in [`PipelineStats::cut_labels`](crate::stats::PipelineStats::cut_labels), and
+    /// samples whose labels are missing in
+    /// [`PipelineStats::unlabelled`](crate::stats::PipelineStats::unlabelled). Each combination of
+    /// a thread and its labels is a [thread](crate::profile::Thread) of the profile, at most 16,384.
+    /// Recordings have no labels. A sample with three to eight labels costs some 0.8 µs more in the
+    /// kernel, one of a program without labels nothing that can be measured.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # mod ebpf_profiler_hll {
+    /// #     pub fn labels() -> [Box<dyn ebpf_profiler_core::language::LabelSource>; 0] { [] }
+    /// # }
+    /// use ebpf_profiler_core::Profiler;
+    ///
+    /// let builder = Profiler::builder().process_labels(ebpf_profiler_hll::labels());
+    /// ```
+    #[doc(alias("pprof_labels"))]
+    pub fn process_labels(mut self, sources: impl IntoIterator<Item = Box<dyn LabelSource>>) -> Builder {
+        for source in sources {
+            if self.label_sources.iter().all(|known| known.name() != source.name()) {
+                self.label_sources.push(source);
+            }
+        }
         self
     }
 

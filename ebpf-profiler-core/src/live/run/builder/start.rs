@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ebpf_programs::abi::interpreter::walker;
+
 use crate::label::{self, Recording};
 use crate::live::error::{OptionError, StartError};
 use crate::live::kernel::fault::KernelFault;
@@ -69,7 +71,8 @@ impl Builder {
         mapped_file::set_max_held(descriptors::prepare());
         let raised = priority::raised();
         let reserved = self.reservation.as_ref().map(Reservation::enter);
-        let walkers = self.languages.iter().fold(0, |bits, language| bits | language.walkers());
+        let copies_labels = u32::from(!self.label_sources.is_empty()) << walker::LABELS;
+        let walkers = self.languages.iter().fold(copies_labels, |bits, language| bits | language.walkers());
         let triggers = self.triggers();
         let Loaded { mut kernel, tables, own, held } =
             loader::load(sizes, exclude, walkers, &triggers, self.budget.is_some(), self.walk_time)?;
@@ -88,6 +91,7 @@ impl Builder {
         registry.set_limits(limits);
         registry.set_filter(&self.pids);
         registry.add_languages(self.languages);
+        registry.add_label_sources(self.label_sources);
         registry.prepare(clock::monotonic());
         let (source, waker) = LiveSource::start(kernel, period, &self.pids, &filter)?;
         let mut pipeline = Pipeline::new(registry, clock, period);

@@ -25,7 +25,8 @@ pub(super) const WRITTEN_WALKERS: u32 = if cfg!(target_arch = "aarch64") { LISTS
 /// Returns the name of the clock's program for a set of walkers. The kernel loads those without
 /// walkers, and with that of lists alone, in half of the time.
 fn sampler(walkers: u32) -> &'static str {
-    match walkers {
+    // All of them can copy labels.
+    match walkers & !(1 << walker::LABELS) {
         0 => "sample_native",
         LISTS => "sample_lists",
         _ => "sample",
