@@ -64,16 +64,13 @@ impl Builder {
         self.check()?;
         let online = cpus::online().unwrap_or_else(|_| vec![0]);
         let (sizes, limits) = self.sizes(&online);
-        let names_self = self.pids != Pids::All && self.pids.contains(std::process::id());
-        let includes_self = !self.exclude_self || names_self;
+        let includes_self = self.includes_self();
         let exclude = if includes_self { 0 } else { std::process::id() };
         let filter = self.filter.compile().map_err(OptionError::Filter)?;
         mapped_file::set_max_held(descriptors::prepare());
         let raised = priority::raised();
         let reserved = self.reservation.as_ref().map(Reservation::enter);
-        let copies_labels = u32::from(!self.label_sources.is_empty()) << walker::LABELS;
-        let walkers = self.languages.iter().fold(copies_labels, |bits, language| bits | language.walkers());
-        let triggers = self.triggers();
+        let (walkers, triggers) = (self.walkers(), self.triggers());
         let Loaded { mut kernel, tables, own, held } =
             loader::load(sizes, exclude, walkers, &triggers, self.budget.is_some(), self.walk_time)?;
         kernel.walks.set_reservation(self.reservation.clone());
@@ -84,15 +81,9 @@ impl Builder {
         let clock = clock::offset();
         let recorder = self.recorder(clock, period, &kinds)?;
         let (system, symbolizer) = self.system(recorder.as_ref());
-        let mut registry = Registry::new(system, Box::new(tables), self.compiler, self.memory);
-        if let Some(recorder) = &recorder {
-            registry.set_journal(Box::new(recorder.clone()));
-        }
+        let mut registry = Registry::new(system, Box::new(tables), self.compiler.take(), self.memory);
         registry.set_limits(limits);
-        registry.set_filter(&self.pids);
-        registry.add_languages(self.languages);
-        registry.add_label_sources(self.label_sources);
-        registry.prepare(clock::monotonic());
+        self.complete(&mut registry, recorder.as_ref());
         let (source, waker) = LiveSource::start(kernel, period, &self.pids, &filter)?;
         let mut pipeline = Pipeline::new(registry, clock, period);
         let budget = self.budget.map(|budget| KeptBudget::new(budget.cpu * online.len() as f64, &triggers));
@@ -133,6 +124,29 @@ impl Builder {
             Threads::start(parts).map_err(|error| StartError::System { what: "start a thread", error })?;
         drop(reserved);
         Ok(Profiler::new(threads, recorder, labels, own))
+    }
+
+    /// Returns `true` if this program is sampled, too.
+    fn includes_self(&self) -> bool {
+        let is_named = self.pids != Pids::All && self.pids.contains(std::process::id());
+        !self.exclude_self || is_named
+    }
+
+    /// Returns the bits of what the kernel side has to read of processes.
+    fn walkers(&self) -> u32 {
+        let labels = u32::from(!self.label_sources.is_empty()) << walker::LABELS;
+        self.languages.iter().fold(labels, |bits, language| bits | language.walkers())
+    }
+
+    /// Lets a registry have the filter, the languages and the processes that run already.
+    fn complete(&mut self, registry: &mut Registry, recorder: Option<&Recorder>) {
+        if let Some(recorder) = recorder {
+            registry.set_journal(Box::new(recorder.clone()));
+        }
+        registry.set_filter(&self.pids);
+        registry.add_languages(std::mem::take(&mut self.languages));
+        registry.add_label_sources(std::mem::take(&mut self.label_sources));
+        registry.prepare(clock::monotonic());
     }
 
     /// Returns the source of facts about processes, and that of names, both recorded if there is a
