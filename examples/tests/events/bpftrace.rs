@@ -15,7 +15,8 @@ impl Bpftrace {
     pub(crate) fn start(script: &str) -> Bpftrace {
         let script = format!("BEGIN {{ printf(\"ready\\n\"); }} {script}");
         let mut bpftrace = Command::new("bpftrace");
-        let mut child = bpftrace.args(["-e", &script]).stdout(Stdio::piped()).spawn().unwrap();
+        // By default a pipe may get the first line at the end.
+        let mut child = bpftrace.args(["-B", "line", "-e", &script]).stdout(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
         while line.trim_end() != "ready" {
