@@ -1,7 +1,7 @@
 //! The table of loaded modules, and the functions in their headers.
 
 use ebpf_profiler_core::language::{Memory, Reason};
-use ebpf_programs::abi::beam::{ATOM, ATOM_MASK, MAX_COUNT, NAME, TABLE, TABLES};
+use ebpf_programs::abi::beam::{ATOM, ATOM_MASK, JUMP_OPCODE, JUMP_SIZE, MAX_COUNT, NAME, TABLE, TABLES};
 use ebpf_programs::walk::identity::beam::modules;
 
 use ebpf_profiler_core::language::Words;
@@ -11,6 +11,10 @@ const FUNCTIONS: std::ops::RangeInclusive<u64> = 80..=224;
 
 /// Maximum distance from the end of this array to the first function, in bytes.
 const MAX_GAP: u64 = 4096;
+
+/// Maximum number of bytes of the jumps behind a module's functions: there are some 200 shared
+/// fragments.
+const MAX_JUMPS: usize = 4096;
 
 /// Maximum number of functions of a module by which the offset is derived.
 const MAX_DERIVED: u64 = 4096;
@@ -50,6 +54,17 @@ impl Modules {
         }
         let found = search(array, count, 8, address, memory)?;
         Ok(found.map(|(info, index)| Found { header, index, info }))
+    }
+
+    /// Returns `true` if there are only jumps to shared fragments from an address to the end of the
+    /// function that was found there: they are behind the last function of a module, and count as its
+    /// code.
+    pub(super) fn is_jump(&self, address: u64, found: &Found, memory: &dyn Memory) -> Result<bool, Reason> {
+        let next = found.header.wrapping_add(self.functions).wrapping_add((found.index + 1) * 8);
+        let jumps = memory.bytes(address, memory.u64(next)?.wrapping_sub(address), MAX_JUMPS)?;
+        let (jumps, rest) = jumps.as_chunks::<{ JUMP_SIZE as usize }>();
+        let is_jump = |code: &[u8; JUMP_SIZE as usize]| code.starts_with(&(JUMP_OPCODE as u16).to_le_bytes());
+        Ok(rest.is_empty() && jumps.iter().all(is_jump))
     }
 }
 

@@ -103,6 +103,11 @@ impl Names {
 
     fn named(&mut self, address: Address, check: u32, memory: &dyn Memory) -> Result<Function, Reason> {
         let found = self.find(address, check, memory)?.ok_or(Reason::Replaced)?;
+        if let Address::Code(at) = address
+            && self.modules.is_jump(at, &found, memory).unwrap_or(false)
+        {
+            return Ok(Function::new(FRAGMENT));
+        }
         let [module, function, arity] = words(found.info.wrapping_add(NAME), memory)?;
         let module = self.atoms.text(module, memory)?;
         let function = self.atoms.text(function, memory)?;

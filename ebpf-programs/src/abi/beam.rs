@@ -7,6 +7,7 @@
 //!   header of a module, at its start                                   ▼
 //!     number of functions 0 | line table 72 | … | functions, sorted, and the end of the last one: FUNCTIONS
 //!                                                   │
+//!   code of a module: functions | in some releases a jump to each shared fragment that it calls | end of the last function
 //!   ErtsCodeInfo: … | module 16 | function 24 | arity 32 | code 40
 //! ```
 //!
@@ -57,7 +58,8 @@ pub mod shape {
     pub const FRAGMENT: u8 = 1;
     /// `process_main`, the loop of a scheduler: its address.
     pub const MAIN: u8 = 2;
-    /// Code whose function was not readable: its address, and a hash of the 16 bytes around it.
+    /// Code whose function was not readable, or a [jump](super::JUMP_SIZE): its address, and a hash of the 16 bytes
+    /// around it.
     pub const ADDRESS: u8 = 3;
 }
 
@@ -83,6 +85,12 @@ pub const NAME: u64 = 16;
 
 /// Offset of the code behind an `ErtsCodeInfo`.
 pub const CODE: u64 = 40;
+
+/// Size of a jump to a shared fragment, and the two bytes with which it begins: `40 e9 rel32`.
+pub const JUMP_SIZE: u64 = 6;
+
+/// See [`JUMP_SIZE`].
+pub const JUMP_OPCODE: u64 = 0xe940;
 
 /// Low six bits of an atom.
 pub const ATOM: u64 = 0b00_1011;

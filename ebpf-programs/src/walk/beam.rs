@@ -16,7 +16,7 @@
 use super::arch::{Arch, CallInstruction};
 use super::identity::beam::{self as identity, Locations};
 use super::{Caller, Walk, is_null};
-use crate::abi::beam::{MAX_COUNT, parameter, shape};
+use crate::abi::beam::{JUMP_OPCODE, JUMP_SIZE, MAX_COUNT, parameter, shape};
 use crate::abi::interpreter::HOPS;
 use crate::abi::mapping::kind;
 use crate::abi::reason::Stop;
@@ -69,6 +69,8 @@ mod phase {
     pub(super) const CALLER: u32 = 6;
     /// Continues at the caller of `process_main`.
     pub(super) const ROOT: u32 = 7;
+    /// Emits a jump to a shared fragment.
+    pub(super) const JUMP: u32 = 8;
 }
 
 /// Number of probes of a search in one step.
@@ -106,8 +108,8 @@ pub(super) fn step<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, pc: u6
         phase::START => start::<A, M>(walk, machine, pc),
         phase::MODULES | phase::FUNCTIONS => search(walk, machine, pc),
         phase::FOUND => found::<A, M>(walk, machine, pc),
-        phase::UNREADABLE => {
-            walk.beam.is_fragment = 0;
+        phase::UNREADABLE | phase::JUMP => {
+            walk.beam.is_fragment = (walk.beam.phase == phase::JUMP) as u32;
             let check = identity::code(machine, pc, 0).unwrap_or(0);
             walk.emit_runtime_frame(machine, shape::ADDRESS, pc, check, 0);
             walk.beam.phase = phase::UNWIND;
@@ -185,11 +187,14 @@ fn search<M: Machine>(walk: &mut Walk, machine: &mut M, pc: u64) {
         } else if pc >= end {
             walk.beam.first = middle + 1;
         } else {
-            return if is_module {
-                enter_module(walk, machine, start)
+            if is_module {
+                enter_module(walk, machine, start);
+            } else if is_jump(walk, machine, pc, end) {
+                walk.beam.phase = phase::JUMP;
             } else {
-                read(walk, machine, pc, middle, start)
-            };
+                read(walk, machine, pc, middle, start);
+            }
+            return;
         }
         probe += 1;
     }
@@ -206,6 +211,16 @@ fn enter_module<M: Machine>(walk: &mut Walk, machine: &mut M, header: u64) {
         }
         _ => walk.beam.phase = phase::UNREADABLE,
     }
+}
+
+/// Returns `true` if `pc` may be at one of the jumps to shared fragments behind the last function of a
+/// module: they end where that function seems to, at `end`. The call of such a jump has its return
+/// address at the stack pointer, as that of a fragment has.
+#[inline(always)]
+fn is_jump<M: Machine>(walk: &Walk, machine: &mut M, pc: u64, end: u64) -> bool {
+    walk.flags & frame::EXACT != 0
+        && end.wrapping_sub(pc).is_multiple_of(JUMP_SIZE)
+        && machine.read_memory(pc).is_some_and(|code| code & 0xffff == JUMP_OPCODE)
 }
 
 /// Reads the function at `info`, number `index` of its module, and caches it.

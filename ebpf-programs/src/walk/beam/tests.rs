@@ -226,6 +226,24 @@ fn leaf_in_a_fragment() {
 }
 
 #[test]
+fn leaf_in_a_jump_to_a_fragment() {
+    let mut memory = memory();
+    let unaligned = SECOND + CODE + 17;
+    memory.put(SECOND + CODE + 8, &[0xe8 << 32]);
+    memory.put(STACK, &[unaligned, TERM, FIRST + CODE + 8, NORMAL_EXIT, 0, 0, 0, 0, 0, 0, 0]);
+    // The last two of them, at 12 and 6 bytes before the end of the module's last function.
+    let end = MODULES[0] + 0x800;
+    memory.put(end - 16, &[0xe940 << 32, 0xe940 << 16]);
+    for at in [end - 12, end - 6] {
+        let mut walk = walk(&mut memory, at, STACK);
+        let jump = (shape::ADDRESS, at);
+        assert_eq!(frames(&mut memory, &mut walk), [jump, (0, SECOND), (0, FIRST)]);
+    }
+    let mut walk = walk(&mut memory, end - 8, STACK);
+    assert_eq!(frames(&mut memory, &mut walk)[0], (0, MODULES[0] + 0x400));
+}
+
+#[test]
 fn callee_on_the_stack_of_the_thread() {
     let mut memory = memory();
     memory.put(STACK, &[TERM, FIRST + CODE + 8, NORMAL_EXIT, 0, 0, 0, 0, 0, 0, 0]);
