@@ -20,7 +20,7 @@ pub(super) struct Metadata<'m> {
     tables: Tables,
 }
 
-/// A method's name, and those of its types.
+/// Names of a method, and of the types around it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct MethodName {
     pub(super) namespace: String,

@@ -63,7 +63,7 @@ pub(super) fn method(
     Err(Reason::Implausible)
 }
 
-/// Returns the index of the function's first entry, if `index` is that of a cold part; else `index`.
+/// Returns the index of a function's first entry: its cold part has another one.
 fn function_of(index: u64, data: u64, memory: &dyn Memory) -> Result<u64, Reason> {
     let [pairs, count] = words(data.wrapping_add(COLD), memory)?;
     let count = count & 0xffff_ffff;

@@ -8,8 +8,7 @@ use crate::seen::{Seen, Stack};
 /// Frames that the runtime doesn't report: code that it generates for calls.
 const OTHERS: &[&str] = &["[.NET stub]", "IL_STUB"];
 
-/// Methods that the runtime reports, but that have no code: it calls a function in C++, or generates
-/// code that calls one in C.
+/// Methods that the runtime reports although they have no code: they stand for functions in C++ and C.
 const WITHOUT_CODE: &[&str] = &["System.RuntimeMethodHandle.InvokeMethod", "Truth.Chains.qsort"];
 
 /// Methods of threads that wait for work.

@@ -4,7 +4,7 @@
 //! The kernel checks at the opening of these files who opens them, and not again at a read. So one process
 //! can open what another one reads.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::sync::Arc;
 
@@ -62,7 +62,7 @@ impl Access {
         matches!(self, Access::Broker(client) if client.is_running())
     }
 
-    /// Opens a file of `/proc/PID` for reading; that of another thread if the first one has exited.
+    /// Opens a file of `/proc/PID` for reading. If the first thread has exited, it opens another thread's.
     pub(super) fn proc_file(&self, pid: u32, file: ProcFile) -> io::Result<File> {
         self.open(&Request::Proc(pid, file)).and_then(Opened::file)
     }
@@ -137,19 +137,4 @@ impl Opened {
             _ => Err(io::ErrorKind::InvalidData.into()),
         }
     }
-}
-
-/// Returns `true` until the last thread of a process has exited.
-pub(in crate::live) fn is_alive(pid: u32) -> bool {
-    let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return false };
-    threads.flatten().any(|thread| {
-        // Everyone may read it.
-        fs::read_to_string(thread.path().join("stat")).is_ok_and(|stat| !has_exited(&stat))
-    })
-}
-
-/// Returns `true` if a line of `stat` is that of a thread that has exited. The name before its state
-/// may hold anything.
-fn has_exited(stat: &str) -> bool {
-    stat.rsplit_once(") ").is_some_and(|(_, fields)| fields.starts_with(['Z', 'X', 'x']))
 }

@@ -62,7 +62,7 @@ pub(in crate::live) fn paranoia() -> u32 {
         .unwrap_or(0)
 }
 
-/// Drops all capabilities but those in `kept` from all sets of this thread.
+/// Drops all capabilities except `kept` from all sets of this thread.
 pub(super) fn restrict(kept: CapabilitySet) -> io::Result<()> {
     let mut sets = thread::capabilities(None)?;
     if sets.effective.contains(CapabilitySet::SETPCAP) {

@@ -47,7 +47,7 @@ impl ProcessMemory {
     pub(super) fn read(&self, pid: u32, address: u64, buffer: &mut [u8]) -> io::Result<()> {
         if self.are_present(pid, address, buffer.len() as u64) {
             let open = || self.open(pid, ProcFile::Memory);
-            return self.read_at_once(pid, address, buffer, open);
+            return self.read_now(pid, address, buffer, open);
         }
         let (memory, len) = (self.clone(), buffer.len());
         let read = move || {
@@ -57,7 +57,7 @@ impl ProcessMemory {
             }
             let mut bytes = vec![0; len];
             let open = || access.proc_file(pid, ProcFile::Memory);
-            memory.read_at_once(pid, address, &mut bytes, open).map(|()| bytes)
+            memory.read_now(pid, address, &mut bytes, open).map(|()| bytes)
         };
         buffer.copy_from_slice(&self.helpers.call(pid, read)?);
         Ok(())
@@ -83,7 +83,7 @@ impl ProcessMemory {
     }
 
     /// Reads memory in this thread. With a broker, `open` opens the memory of the process.
-    fn read_at_once(
+    fn read_now(
         &self,
         pid: u32,
         address: u64,

@@ -29,7 +29,7 @@ pub(super) mod mapping_query;
 
 pub(super) mod memory;
 
-mod other_thread;
+pub(super) mod other_thread;
 
 pub(super) mod perf_map;
 

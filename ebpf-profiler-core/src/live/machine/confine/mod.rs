@@ -42,7 +42,7 @@ pub(super) enum Rule {
     With(libc::c_long, u32, u32),
     /// If an argument is one of these values.
     OneOf(libc::c_long, u32, &'static [u32]),
-    /// It fails with another error, after which its caller tries another call.
+    /// It fails with this error instead: the caller tries another call then.
     Fails(libc::c_long, libc::c_int),
 }
 

@@ -13,7 +13,7 @@ use crate::live::kernel::{held_map, version};
 use crate::live::machine::confine::AllowList;
 use crate::live::machine::reservation::Reservation;
 use crate::live::machine::system::{LiveSystem, own_mappings};
-use crate::live::machine::{access, clock, cpus, describe, descriptors, mapped_file, priority};
+use crate::live::machine::{clock, cpus, describe, descriptors, mapped_file, other_thread, priority};
 use crate::live::run::control::Settings;
 use crate::live::run::interval::Interval;
 use crate::live::run::loader::{self, Loaded, Machine, Scaled};
@@ -118,7 +118,7 @@ impl Builder {
             confines: self.confines,
             enricher,
             describe: describe::describe,
-            is_alive: Box::new(access::is_alive),
+            is_alive: Box::new(other_thread::is_alive),
         };
         let threads =
             Threads::start(parts).map_err(|error| StartError::System { what: "start a thread", error })?;
@@ -149,8 +149,7 @@ impl Builder {
         registry.prepare(clock::monotonic());
     }
 
-    /// Returns the source of facts about processes, and that of names, both recorded if there is a
-    /// recorder.
+    /// Returns the system and the symbolizer. A recorder gets the answers of both.
     fn system(&mut self, recorder: Option<&Recorder>) -> (Box<dyn System>, Box<dyn Symbolizer>) {
         let any_file_system = self.any_file_system;
         let own = || Box::new(symbols(std::mem::take(&mut self.symbol_options), any_file_system)) as Box<_>;
