@@ -22,7 +22,7 @@ local spin = ffi.cast("void (*)(size_t)", memory)
 
 local function caller(count)
   for _ = 1, count do
-    spin(100000)
+    spin(5000000)
   end
 end
 
