@@ -22,6 +22,7 @@ mod group;
 mod perf;
 mod returns;
 
+use std::process::Command;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use ebpf_profiler_core::Profiler;
@@ -109,6 +110,38 @@ mod matrix {
         assert!(shares.end < Duration::from_secs(2), "{shares:?}");
     }
 
+    /// What belongs to other processes is opened by a broker, whose threads take part.
+    #[test]
+    #[ignore = "profiles: needs root"]
+    fn reserved_profiler_with_a_broker_has_whole_stacks() {
+        test_needs::root!();
+        test_needs::programs!("node", "perl", "php", "python3", "setsid");
+        let crowd = Crowd::start(PROGRAMS, LIFE);
+        crowd.wait_until_all_work();
+        let file = std::env::temp_dir().join(format!("starved-{}.folded", std::process::id()));
+        let mut command = Command::new("setsid");
+        command.args(["--wait", env!("CARGO_BIN_EXE_flamegraph"), "--broker", "--output"]).arg(&file);
+        command.args(["--frequency", &FREQUENCY.to_string(), "--seconds", &DURATION.as_secs().to_string()]);
+        let begin = Instant::now();
+        let output = command.output().unwrap();
+        let took = begin.elapsed();
+        println!("{}", String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success());
+        let folded = std::fs::read_to_string(&file).unwrap();
+        let _ = std::fs::remove_file(file);
+        let (mut all, mut named) = (0, 0);
+        for line in folded.lines().filter(|line| is_of_crowd(line)) {
+            let (stack, count) = line.rsplit_once(' ').unwrap();
+            let count: u64 = count.parse().unwrap();
+            all += count;
+            named +=
+                if ["inner", "middle", "outer"].iter().any(|name| stack.contains(name)) { count } else { 0 };
+        }
+        println!("with a broker: {named} of {all} named, took {took:?}");
+        assert!(all > 1000 && named as f64 > 0.95 * all as f64, "{named} of {all}");
+        assert!(took < DURATION + Duration::from_secs(4), "{took:?}");
+    }
+
     /// As a pod with a small request and limit.
     #[test]
     #[ignore = "profiles: needs root"]
@@ -122,12 +155,19 @@ mod matrix {
         let reserved = reservation.enter();
         let shares = profile(builder().reserve(reservation.clone()), &crowd);
         println!("small group: {shares:?}, {:?}", reservation.stats());
-        // The kernel loses the reserved time of threads that end in their group.
         drop(reserved);
         drop(group);
         assert!(shares.delivered > 0.99 && shares.named > 0.95, "{shares:?}");
         assert!(shares.end < Duration::from_secs(2), "{shares:?}");
     }
+}
+
+/// Returns `true` for a line of a program of the crowd.
+fn is_of_crowd(line: &str) -> bool {
+    let program = line.split(';').next().unwrap_or_default();
+    ["node", "MainThread", "perl", "php", "python", "ruby", "luajit"]
+        .iter()
+        .any(|name| program.starts_with(name))
 }
 
 fn builder() -> Builder {

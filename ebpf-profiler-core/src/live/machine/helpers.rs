@@ -15,7 +15,6 @@
 //!
 //! The first call that exceeds its time is forgiven when it returns: a file on a busy disk is opened a second later.
 
-use std::fs;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -25,7 +24,7 @@ use std::time::{Duration, Instant};
 use hashbrown::HashMap;
 
 use super::confine;
-use super::reservation::{self, Part, Reservation, waited};
+use super::reservation::{self, Part, Reservation, Thread, is_ready, waited};
 use super::this_thread;
 
 /// Maximum time of a call.
@@ -160,6 +159,9 @@ impl Helpers {
     pub(super) fn answered_by(&self, broker: u32) {
         // There is one for each profiler.
         let _ = self.0.broker.set(broker);
+        if let Some(reservation) = self.0.reservation.get() {
+            reservation.include(broker);
+        }
     }
 
     /// Confines threads that start later to the system calls of a profiler.
@@ -225,7 +227,9 @@ impl Helper {
     ) -> Result<T, RecvTimeoutError> {
         let mut received = answer.recv_timeout(deadline);
         for _ in 0..CPU_DEADLINES {
-            if received.is_ok() || !(self.wants_cpu() || broker.is_some_and(has_ready_thread)) {
+            if received.is_ok()
+                || !(self.wants_cpu() || broker.is_some_and(|pid| Thread::all_of(pid).any(is_ready)))
+            {
                 break;
             }
             received = answer.recv_timeout(DEADLINE);
@@ -236,8 +240,8 @@ impl Helper {
     /// Returns the time for which the thread, and threads of a broker, waited for a CPU since the last time
     /// that this was asked.
     fn wait_for_cpu(&self, broker: Option<u32>) -> Duration {
-        let own = waited("self", self.state.tid.load(Ordering::Relaxed));
-        let of_broker = |pid: u32| threads(pid).map(|tid| waited(&pid.to_string(), tid)).sum();
+        let own = waited(Thread::own(self.state.tid.load(Ordering::Relaxed)));
+        let of_broker = |pid: u32| Thread::all_of(pid).map(waited).sum();
         let waited = own + broker.map_or(Duration::ZERO, of_broker);
         let before = self.state.waited.swap(waited.as_nanos() as u64, Ordering::Relaxed);
         waited.saturating_sub(Duration::from_nanos(before))
@@ -246,26 +250,8 @@ impl Helper {
     fn wants_cpu(&self) -> bool {
         let tid = self.state.tid.load(Ordering::Relaxed);
         // A new thread that has not run yet has not told its id.
-        tid == 0 || is_running(&fs::read_to_string(format!("/proc/self/task/{tid}/stat")).unwrap_or_default())
+        tid == 0 || is_ready(Thread::own(tid))
     }
-}
-
-/// Returns the threads of a process.
-fn threads(pid: u32) -> impl Iterator<Item = u32> {
-    let folder = fs::read_dir(format!("/proc/{pid}/task"));
-    folder.into_iter().flatten().filter_map(|thread| thread.ok()?.file_name().to_str()?.parse().ok())
-}
-
-/// Returns `true` if a thread of a process runs or waits for a CPU.
-fn has_ready_thread(pid: u32) -> bool {
-    let stat = |tid: u32| fs::read_to_string(format!("/proc/{pid}/task/{tid}/stat")).unwrap_or_default();
-    threads(pid).any(|tid| is_running(&stat(tid)))
-}
-
-/// Returns `true` if a line of `/proc/PID/task/TID/stat` is that of a thread that runs or waits for
-/// a CPU.
-fn is_running(stat: &str) -> bool {
-    stat.rsplit_once(") ").is_some_and(|(_, fields)| fields.starts_with('R'))
 }
 
 /// Stack of a helper thread, in bytes.
@@ -496,7 +482,7 @@ mod tests {
         let busy = |script: &str| std::process::Command::new("sh").args(["-c", script]).spawn().unwrap();
         let (mut runs, mut waits) = (busy("while :; do :; done"), busy("exec sleep 100"));
         std::thread::sleep(Duration::from_millis(200));
-        let ready = [runs.id(), waits.id(), u32::MAX].map(has_ready_thread);
+        let ready = [runs.id(), waits.id(), u32::MAX].map(|pid| Thread::all_of(pid).any(is_ready));
         let helper = Helper::start(&Arc::default()).unwrap();
         assert!(helper.wait_for_cpu(Some(runs.id())) < Duration::from_secs(10));
         for child in [&mut runs, &mut waits] {
@@ -504,12 +490,5 @@ mod tests {
             child.wait().unwrap();
         }
         assert_eq!(ready, [true, false, false]);
-    }
-
-    #[test]
-    fn state_of_a_thread_follows_its_name() {
-        assert!(is_running("7 (a) S b) R 1 2"));
-        assert!(!is_running("7 (a) R b) S 1 2"));
-        assert!(!is_running(""));
     }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::ReservedBy;
-use super::scheduler::{self, PERIOD, Policy, Times};
+use super::scheduler::{self, PERIOD, Policy, Thread, Times};
 
 /// Part of the share that an inactive thread keeps, as a weight beside the 1 of an active one.
 const INACTIVE: f64 = 0.05;
@@ -51,7 +51,7 @@ impl Signals {
 /// A thread of a reservation.
 #[derive(Debug)]
 pub(super) struct Member {
-    pub(super) tid: u32,
+    pub(super) thread: Thread,
     /// Its policy outside of the reservation.
     pub(super) former: Policy,
     /// The part of one CPU that it always has; `None` if it has one only while it gets less by its
@@ -90,12 +90,12 @@ pub(super) struct Situation {
 }
 
 impl Member {
-    pub(super) fn new(tid: u32, former: Policy, fixed: Option<f64>, signals: Arc<Signals>) -> Member {
-        let file = Times::open(tid);
+    pub(super) fn new(thread: Thread, former: Policy, fixed: Option<f64>, signals: Arc<Signals>) -> Member {
+        let file = Times::open(thread);
         Member {
             times: file.as_ref().and_then(Times::read).unwrap_or_default(),
             file,
-            tid,
+            thread,
             former,
             fixed,
             is_on_behalf: false,
@@ -121,6 +121,11 @@ impl Member {
     pub(super) fn is_urgent(&self, by: ReservedBy) -> bool {
         // The kernel bounds a fixed part by itself, except with a real-time policy.
         self.is_checked() && (self.fixed.is_none() || by == ReservedBy::RoundRobin)
+    }
+
+    /// Returns `true` for a thread of another process that has ended.
+    pub(super) fn has_ended(&self) -> bool {
+        self.thread.process.is_some() && self.file.as_ref().and_then(Times::read).is_none()
     }
 
     /// Returns its weight in the division of the share.
@@ -165,7 +170,7 @@ impl Member {
         if by == ReservedBy::Deadline {
             self.away += overrun(run, granted, share);
         }
-        let is_stopped = self.still >= STOPPED && scheduler::is_ready(self.tid);
+        let is_stopped = self.still >= STOPPED && scheduler::is_ready(self.thread);
         self.is_reserved = if !self.away.is_zero() || is_stopped {
             false
         } else if self.fixed.is_some() {
@@ -182,7 +187,7 @@ impl Member {
     /// The kernel counts a wait when it ends: in a control group with little CPU time, after
     /// seconds.
     fn wait_until_now(&self, elapsed: Duration) -> Duration {
-        if !self.is_reserved && scheduler::is_ready(self.tid) { elapsed } else { Duration::ZERO }
+        if !self.is_reserved && scheduler::is_ready(self.thread) { elapsed } else { Duration::ZERO }
     }
 
     /// Notes that it lost the reservation, and decides when it may have it again.
@@ -234,17 +239,17 @@ mod tests {
 
     const TICK: Duration = Duration::from_millis(20);
 
-    struct Thread {
+    struct Checked {
         member: Member,
         times: Times,
         by: ReservedBy,
     }
 
-    impl Thread {
-        fn new() -> Thread {
-            let mut member = Member::new(0, Policy::default(), None, Arc::default());
+    impl Checked {
+        fn new() -> Checked {
+            let mut member = Member::new(Thread::own(0), Policy::default(), None, Arc::default());
             member.set = Some((0.25, true));
-            Thread { member, times: Times::default(), by: ReservedBy::Deadline }
+            Checked { member, times: Times::default(), by: ReservedBy::Deadline }
         }
 
         /// Checks the member after it ran and waited for these numbers of milliseconds of a tick.
@@ -259,7 +264,7 @@ mod tests {
 
     #[test]
     fn thread_that_waits_for_a_cpu_is_reserved_until_a_cpu_is_free() {
-        let mut thread = Thread::new();
+        let mut thread = Checked::new();
         assert!(!thread.check(20, 0, true), "it has what it needs");
         assert!(!thread.check(12, 8, true));
         assert!(!thread.check(0, 0, true), "it sleeps");
@@ -271,17 +276,17 @@ mod tests {
 
     #[test]
     fn wait_that_has_not_ended_counts() {
-        let mut thread = Thread::new();
+        let mut thread = Checked::new();
         thread.member.set = None;
         assert!(!thread.check(0, 0, true), "it sleeps");
         // This thread is ready: it runs.
-        thread.member.tid = crate::live::machine::this_thread::id();
+        thread.member.thread.tid = crate::live::machine::this_thread::id();
         assert!(thread.check(0, 0, true));
     }
 
     #[test]
     fn thread_that_ran_through_a_stall_has_its_former_policy_until_that_is_paid_back() {
-        let mut thread = Thread::new();
+        let mut thread = Checked::new();
         assert!(thread.check(1, 19, true));
         assert!(!thread.check(1005, 0, true), "1 s more than its quarter");
         thread.member.leave();
@@ -301,19 +306,19 @@ mod tests {
 
     #[test]
     fn thread_that_is_stopped_leaves_the_reservation() {
-        let mut thread = Thread::new();
+        let mut thread = Checked::new();
         thread.member.fixed = Some(0.25);
         // This thread is ready: it runs.
-        thread.member.tid = crate::live::machine::this_thread::id();
+        thread.member.thread.tid = crate::live::machine::this_thread::id();
         assert!((0..24).all(|_| thread.check(0, 20, true)));
         assert!(!thread.check(0, 20, true));
-        thread.member.tid = u32::MAX;
+        thread.member.thread.tid = u32::MAX;
         assert!((0..100).all(|_| thread.check(0, 20, true)), "it sleeps");
     }
 
     #[test]
     fn thread_without_work_keeps_little() {
-        let mut thread = Thread::new();
+        let mut thread = Checked::new();
         assert_eq!(thread.member.weight(), 0.0);
         thread.check(0, 20, true);
         assert_eq!(thread.member.weight(), 1.0);
@@ -327,7 +332,7 @@ mod tests {
 
     #[test]
     fn credit_bounds_a_real_time_policy() {
-        let mut thread = Thread::new();
+        let mut thread = Checked::new();
         thread.by = ReservedBy::RoundRobin;
         let (mut ran, ticks) = (0, 5000);
         for _ in 0..ticks {

@@ -16,11 +16,12 @@ mod spawn;
 
 use std::fs::File;
 use std::marker::PhantomData;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use self::member::{Member, Signals, Situation};
 use self::scheduler::Policy;
+pub(in crate::live::machine) use self::scheduler::{Thread, is_ready};
 pub(in crate::live) use self::spawn::spawn;
 use super::cpus;
 use super::this_thread;
@@ -47,7 +48,7 @@ use crate::live::error::OptionError;
 /// # Effect on your program
 ///
 /// Other threads wait while a reservation is used, for at most the share of each period. The
-/// profiler's own threads take part, those of sinks included, and the thread that calls
+/// profiler's own threads take part, those of sinks and of a [`Broker`](crate::live::Broker) included, and the thread that calls
 /// [`Builder::start`], [`Profiler::finish`] or [`Profiler::stop`], until the call returns. Other
 /// threads of your program can [enter](Reservation::enter). Threads and processes that a member
 /// starts have the default policy.
@@ -79,6 +80,8 @@ struct Inner {
     share: f64,
     /// CPUs of the machine.
     online: usize,
+    /// Another process whose threads work while members wait for them.
+    broker: OnceLock<u32>,
     state: Mutex<State>,
     left: Condvar,
 }
@@ -147,7 +150,8 @@ impl Reservation {
         let state =
             State { stats: ReservationStats { share, ..ReservationStats::default() }, ..State::default() };
         let online = cpus::online().map_or(1, |cpus| cpus.len());
-        Reservation(Arc::new(Inner { share, online, state: Mutex::new(state), left: Condvar::new() }))
+        let (broker, left) = (OnceLock::new(), Condvar::new());
+        Reservation(Arc::new(Inner { share, online, broker, state: Mutex::new(state), left }))
     }
 
     /// Lets this thread take part until the result is dropped.
@@ -157,10 +161,17 @@ impl Reservation {
         self.enter_as(Part::Shared)
     }
 
+    /// Lets the threads of another process take part while members wait for it, as long as there are
+    /// members.
+    pub(super) fn include(&self, broker: u32) {
+        // There is one for each profiler.
+        let _ = self.0.broker.set(broker);
+    }
+
     /// Ends the part of another thread of this process, which is stuck.
     pub(super) fn expel(&self, tid: u32) {
         let mut state = self.0.lock();
-        self.0.remove(&mut state, false, |member| member.tid == tid);
+        self.0.remove(&mut state, false, |member| member.thread == Thread::own(tid));
     }
 
     /// Returns the state.
@@ -176,7 +187,7 @@ impl Reservation {
 
     fn enter_as(&self, part: Part) -> Reserved {
         let (tid, signals) = (this_thread::id(), Arc::default());
-        self.0.add(tid, part, &signals);
+        self.0.add(Thread::own(tid), part, &signals);
         Reserved { inner: self.0.clone(), signals, ends_with_thread: false, _of_this_thread: PhantomData }
     }
 }
@@ -202,20 +213,20 @@ impl Inner {
 
     /// Adds a thread of this process, unless it is a member, has a real-time policy, or has left
     /// again.
-    fn add(self: &Arc<Inner>, tid: u32, part: Part, signals: &Arc<Signals>) {
+    fn add(self: &Arc<Inner>, thread: Thread, part: Part, signals: &Arc<Signals>) {
         let mut state = self.lock();
-        let is_new = state.members.iter().all(|member| member.tid != tid) && !signals.has_left();
-        let policy = Policy::of(tid).ok().filter(|policy| policy.is_ordinary() && is_new);
+        let is_new = state.members.iter().all(|member| member.thread != thread) && !signals.has_left();
+        let policy = Policy::of(thread.tid).ok().filter(|policy| policy.is_ordinary() && is_new);
         let Some(policy) = policy else { return };
-        let starter = this_thread::id();
-        let starter = state.members.iter().find(|member| member.tid == starter);
+        let starter = Thread::own(this_thread::id());
+        let starter = state.members.iter().find(|member| member.thread == starter);
         // A thread that a member starts has the default policy.
         let former = starter.map_or(policy, |starter| starter.former);
         if former != policy {
             // The niceness at most.
-            let _ = former.set(tid);
+            let _ = former.set(thread.tid);
         }
-        let mut member = Member::new(tid, former, self.fixed(part), signals.clone());
+        let mut member = Member::new(thread, former, self.fixed(part), signals.clone());
         member.is_on_behalf = part == Part::OnBehalf;
         if part == Part::Shared && self.machine().is_contended() {
             member.is_reserved = true;
@@ -249,12 +260,15 @@ impl Inner {
         let member = state.members.swap_remove(index);
         if member.set.is_some() && !keeps_policy {
             // Permitted always.
-            let _ = member.former.set(member.tid);
+            let _ = member.former.set(member.thread.tid);
         }
-        self.divide(state);
-        if state.members.is_empty() {
+        if state.members.iter().all(|member| member.thread.process.is_some()) {
+            for member in state.members.drain(..).filter(|member| member.set.is_some()) {
+                let _ = member.former.set(member.thread.tid);
+            }
             self.left.notify_all();
         }
+        self.divide(state);
     }
 
     /// Returns the number of CPUs that may be reserved.
@@ -301,12 +315,31 @@ impl Inner {
     fn check(&self, state: &mut State, elapsed: Duration, machine: &Machine) {
         let (is_contended, by) = (machine.is_contended(), state.stats.policy);
         let situation = Situation { elapsed, is_contended, by };
+        if is_contended {
+            self.include_broker(state);
+        }
         for member in state.members.iter_mut().filter(|member| is_contended || member.is_checked()) {
             let was_reserved = member.is_reserved;
             member.check(member.read(), situation);
             state.stats.grants += u64::from(member.is_reserved && !was_reserved);
         }
         self.divide(state);
+    }
+
+    /// Makes members of the threads of the broker that are none yet.
+    fn include_broker(&self, state: &mut State) {
+        let Some(&broker) = self.broker.get() else { return };
+        state.members.retain(|member| !member.has_ended());
+        for thread in Thread::all_of(broker).take(MAX_BROKER_THREADS) {
+            let is_new = state.members.iter().all(|member| member.thread != thread);
+            let policy = Policy::of(thread.tid).ok().filter(|policy| policy.is_ordinary() && is_new);
+            if let Some(policy) = policy {
+                let fixed = self.fixed(Part::OnBehalf);
+                let mut member = Member::new(thread, policy, fixed, Arc::default());
+                member.is_on_behalf = true;
+                state.members.push(member);
+            }
+        }
     }
 
     /// Divides the share among the members that need it.
@@ -330,12 +363,9 @@ fn prefer(governor: u32) {
     }
 }
 
-/// Returns the time for which a thread of a process has waited for a CPU since its start.
-pub(super) fn waited(process: &str, tid: u32) -> Duration {
-    scheduler::Times::open_of(process, tid)
-        .and_then(|file| scheduler::Times::read(&file))
-        .unwrap_or_default()
-        .wait
+/// Returns the time for which a thread has waited for a CPU since its start.
+pub(super) fn waited(thread: Thread) -> Duration {
+    scheduler::Times::open(thread).and_then(|file| scheduler::Times::read(&file)).unwrap_or_default().wait
 }
 
 /// Returns the part of each member in a number of CPUs.
@@ -357,11 +387,11 @@ fn set(member: &mut Member, part: f64, by: &mut ReservedBy) {
         return;
     }
     let is_set = match (wanted, *by) {
-        (Some(_), ReservedBy::Deadline) => Policy::deadline(part).set(member.tid).is_ok(),
+        (Some(_), ReservedBy::Deadline) => Policy::deadline(part).set(member.thread.tid).is_ok(),
         (Some((_, true)), _) => {
-            scheduler::is_real_time_unlimited() && Policy::round_robin().set(member.tid).is_ok()
+            scheduler::is_real_time_unlimited() && Policy::round_robin().set(member.thread.tid).is_ok()
         }
-        _ => member.former.set(member.tid).is_ok(),
+        _ => member.former.set(member.thread.tid).is_ok(),
     };
     if is_set {
         if wanted.is_none() && *by == ReservedBy::Deadline {
@@ -416,6 +446,9 @@ const BEHALF_PART: f64 = 0.4;
 /// Maximum of such a part, in CPUs: there are some of them.
 const MAX_BEHALF: f64 = 0.2;
 
+/// Maximum number of threads of a broker that take part.
+const MAX_BROKER_THREADS: usize = 4;
+
 /// Part of one CPU for the governor.
 const GOVERNOR_PART: f64 = 0.01;
 
@@ -458,9 +491,36 @@ mod tests {
     }
 
     #[test]
+    fn threads_of_a_broker_take_part_until_the_last_member_leaves() {
+        let mut broker = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let reservation = Reservation::cpu(0.1);
+        reservation.include(broker.id());
+        let reserved = reservation.enter();
+        let threads = || -> Vec<_> {
+            let mut state = reservation.0.lock();
+            reservation.0.include_broker(&mut state);
+            state
+                .members
+                .iter()
+                .filter(|member| member.thread.process.is_some())
+                .map(|it| it.thread.tid)
+                .collect()
+        };
+        assert_eq!((threads(), threads()), (vec![broker.id()], vec![broker.id()]));
+        drop(reserved);
+        assert_eq!(reservation.0.lock().members.len(), 0);
+        let reserved = reservation.enter();
+        assert_eq!(threads(), [broker.id()]);
+        broker.kill().unwrap();
+        broker.wait().unwrap();
+        assert_eq!(threads(), []);
+        drop(reserved);
+    }
+
+    #[test]
     fn members_share_what_is_reserved() {
         let member = |fixed, is_reserved| {
-            let mut member = Member::new(u32::MAX, Policy::default(), fixed, Arc::default());
+            let mut member = Member::new(Thread::own(u32::MAX), Policy::default(), fixed, Arc::default());
             member.is_reserved = is_reserved;
             member
         };

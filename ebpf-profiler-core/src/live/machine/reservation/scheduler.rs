@@ -36,6 +36,10 @@ const RESET_ON_FORK: u64 = 1;
 /// Period of a reservation: a thread that has used its share of it waits for the next one.
 pub(super) const PERIOD: Duration = Duration::from_millis(20);
 
+/// Shortest runtime and longest period that the kernel takes. It counts their quotient in millionths.
+const SHORTEST_RUNTIME: Duration = Duration::from_nanos(1024);
+const LONGEST_PERIOD: Duration = Duration::from_secs(4);
+
 /// Minimum runtime of a reservation. The kernel's own minimum is about 1 µs, but the kernel stops a
 /// thread at the next timer interrupt, and the time until then is paid back in parts of this size.
 const MIN_RUNTIME: Duration = Duration::from_micros(400);
@@ -65,12 +69,31 @@ impl Policy {
         if error < 0 { Err(io::Error::last_os_error()) } else { Ok(policy) }
     }
 
-    /// Sets this policy for a thread of this process.
+    /// Returns a reservation that is too small for the kernel to count.
+    fn nothing() -> Policy {
+        let (runtime, period) = (SHORTEST_RUNTIME.as_nanos() as u64, LONGEST_PERIOD.as_nanos() as u64);
+        Policy { runtime, deadline: period, period, ..Policy::deadline(0.0) }
+    }
+
+    /// Sets this policy for a thread.
+    ///
+    /// The kernel keeps the reservation of a sleeping thread that gets another policy, for all time:
+    /// after some of them no program of the machine can reserve anything (Linux 6.18,
+    /// `switched_from_dl`). So it is reduced to nothing before.
     ///
     /// # Errors
     ///
     /// Fails without CAP_SYS_NICE, and if the kernel has no such share left.
     pub(super) fn set(self, tid: u32) -> io::Result<()> {
+        let is_reserved = |policy: &Policy| policy.policy == SCHED_DEADLINE;
+        if !is_reserved(&self) && Policy::of(tid).as_ref().is_ok_and(is_reserved) {
+            // Not permitted where the period may not be that long.
+            let _ = Policy::nothing().change(tid);
+        }
+        self.change(tid)
+    }
+
+    fn change(self, tid: u32) -> io::Result<()> {
         let policy = Policy { size: size_of::<Policy>() as u32, ..self };
         // SAFETY: the call reads as many bytes as `size` says.
         let error = unsafe { libc::syscall(libc::SYS_sched_setattr, tid, &raw const policy, 0) };
@@ -106,6 +129,37 @@ pub(super) fn is_real_time_unlimited() -> bool {
     error == 0 && limit.rlim_cur == libc::RLIM_INFINITY
 }
 
+/// A thread of this or another process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::live::machine) struct Thread {
+    /// `None` for this process.
+    pub(super) process: Option<u32>,
+    pub(super) tid: u32,
+}
+
+impl Thread {
+    /// Returns a thread of this process.
+    pub(in crate::live::machine) fn own(tid: u32) -> Thread {
+        Thread { process: None, tid }
+    }
+
+    /// Returns the threads of another process; none if it has ended.
+    pub(in crate::live::machine) fn all_of(process: u32) -> impl Iterator<Item = Thread> {
+        let folder = std::fs::read_dir(format!("/proc/{process}/task"));
+        let tids = folder.into_iter().flatten().filter_map(|it| it.ok()?.file_name().to_str()?.parse().ok());
+        tids.map(move |tid| Thread { process: Some(process), tid })
+    }
+
+    /// Returns the path of a file about it.
+    fn path(self, file: &str) -> String {
+        let tid = self.tid;
+        match self.process {
+            None => format!("/proc/self/task/{tid}/{file}"),
+            Some(process) => format!("/proc/{process}/task/{tid}/{file}"),
+        }
+    }
+}
+
 /// Times of a thread since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Times {
@@ -116,14 +170,9 @@ pub(super) struct Times {
 }
 
 impl Times {
-    /// Opens the times of a thread of this process.
-    pub(super) fn open(tid: u32) -> Option<File> {
-        Times::open_of("self", tid)
-    }
-
-    /// Opens the times of a thread of a process.
-    pub(super) fn open_of(process: &str, tid: u32) -> Option<File> {
-        File::open(format!("/proc/{process}/task/{tid}/schedstat")).ok()
+    /// Opens the times of a thread.
+    pub(super) fn open(thread: Thread) -> Option<File> {
+        File::open(thread.path("schedstat")).ok()
     }
 
     /// Reads the times of a thread. `None` once it has ended, and on kernels that don't measure
@@ -133,9 +182,9 @@ impl Times {
     }
 }
 
-/// Returns `true` if a thread of this process runs or waits for a CPU.
-pub(super) fn is_ready(tid: u32) -> bool {
-    std::fs::read_to_string(format!("/proc/self/task/{tid}/stat")).is_ok_and(|text| parse_ready(&text))
+/// Returns `true` if a thread runs or waits for a CPU.
+pub(in crate::live::machine) fn is_ready(thread: Thread) -> bool {
+    std::fs::read_to_string(thread.path("stat")).is_ok_and(|text| parse_ready(&text))
 }
 
 /// Parses a line such as `12 (name) R 1 2 3`.
@@ -197,6 +246,21 @@ mod tests {
     }
 
     #[test]
+    fn sleeping_threads_give_back_what_was_reserved() {
+        let mut sleeper = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let former = Policy::of(sleeper.id()).unwrap();
+        let is_permitted = Policy::deadline(0.3).set(sleeper.id()).is_ok();
+        former.set(sleeper.id()).unwrap();
+        for _ in 0..20 {
+            assert_eq!(Policy::deadline(0.3).set(sleeper.id()).is_ok(), is_permitted);
+            former.set(sleeper.id()).unwrap();
+            assert_eq!(Policy::of(sleeper.id()).unwrap(), former);
+        }
+        sleeper.kill().unwrap();
+        sleeper.wait().unwrap();
+    }
+
+    #[test]
     fn thread_that_was_started_has_an_id() {
         let thread = std::thread::spawn(this_thread::id);
         let id = id(&thread);
@@ -215,7 +279,7 @@ mod tests {
         assert_eq!(ready, [true, true, false, false]);
         let file = open_runnable().unwrap();
         assert!(read_runnable(&file).unwrap() > 0 && read_runnable(&file).unwrap() > 0);
-        let times = Times::read(&Times::open(this_thread::id()).unwrap());
+        let times = Times::read(&Times::open(Thread::own(this_thread::id())).unwrap());
         assert!(times.is_some(), "the kernel measures the times of threads");
     }
 }

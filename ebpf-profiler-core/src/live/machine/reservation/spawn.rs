@@ -5,7 +5,8 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 
-use super::{Part, Reservation, Reserved, scheduler};
+use super::scheduler::{self, Thread};
+use super::{Part, Reservation, Reserved};
 
 /// Starts a thread that takes part in the reservation, if there is one.
 ///
@@ -25,7 +26,7 @@ pub(in crate::live) fn spawn<T: Send + 'static>(
         run(Some(&Reserved { inner, signals, ends_with_thread: true, _of_this_thread }))
     })?;
     if let Some(id) = scheduler::id(&thread) {
-        inner.add(id, part, &signals);
+        inner.add(Thread::own(id), part, &signals);
     }
     Ok(thread)
 }

@@ -155,8 +155,8 @@ impl Builder {
         let own = || Box::new(symbols(std::mem::take(&mut self.symbol_options), any_file_system)) as Box<_>;
         let symbolizer = self.symbolizer.take().unwrap_or_else(own);
         let system = LiveSystem::default().with_any_file_system(any_file_system);
-        let system = system.with_broker(self.broker.as_ref());
         let system = system.reserved(self.reservation.clone()).confined(self.confines);
+        let system = system.with_broker(self.broker.as_ref());
         let system = system.with_command_lines(self.command_lines).with_environment(&self.environment);
         recorded(recorder, system, symbolizer)
     }
