@@ -6,6 +6,7 @@ mod fake;
 use ebpf_profiler_core::language::{
     Attachment, FramePath, FrameWalker, Function, Language, Memory, Reason, Target, ThreadLists, Unreadable,
 };
+use ebpf_profiler_core::process::LoadBias;
 use ebpf_profiler_core::testing;
 use ebpf_profiler_hll::python::Python;
 use fake::{BIAS, CODE_TYPE, INTERPRETERS, KEY, RUNTIME, World};
@@ -72,7 +73,7 @@ fn bytes(world: &mut World, at: u64, content: &[u8]) {
 fn attach(world: &World) -> Result<Attachment, Reason> {
     let file = fake::file((3, 12), &[]);
     let runtime = Python.find(&fake::open(&file)).unwrap();
-    runtime.attach(&Target::new(world, BIAS, fake::loaded(&file)))
+    runtime.attach(&Target::new(world, LoadBias::new(BIAS), fake::loaded(&file)))
 }
 
 fn function(world: &World) -> Result<Function, Reason> {
@@ -119,7 +120,8 @@ fn attaches_only_to_initialized_runtime() {
 fn searches_threads_of_2_7_that_are_not_in_use() {
     let file = fake::file((2, 7), &[]);
     let runtime = Python.find(&fake::open(&file)).unwrap();
-    let attach = |world: &World| runtime.attach(&Target::new(world, BIAS, fake::loaded(&file)));
+    let attach =
+        |world: &World| runtime.attach(&Target::new(world, LoadBias::new(BIAS), fake::loaded(&file)));
     let mut world = valid();
     assert_eq!(attach(&world).unwrap_err(), Reason::Unreadable);
     world.put_word(BIAS + INTERPRETERS, 0);
@@ -257,7 +259,7 @@ fn bounds_reads_of_noise_in_all_versions() {
         let runtime = Python.find(&fake::open(&file)).unwrap();
         for seed in 0..2000 {
             let noise = Noise { seed, reads: 0.into(), bytes: 0.into() };
-            let target = Target::new(&noise, BIAS, fake::loaded(&file));
+            let target = Target::new(&noise, LoadBias::new(BIAS), fake::loaded(&file));
             let Ok(mut attachment) = runtime.attach(&target) else { continue };
             for address in [CODE, 0, u64::MAX - 7] {
                 let memory: &dyn Memory = &noise;

@@ -17,6 +17,7 @@ use std::process::{Child, Command, Stdio};
 
 use ebpf_profiler_core::elf::Elf;
 use ebpf_profiler_core::language::{Attachment, Language as _, Memory, Reason, Runtime, Target, Unreadable};
+use ebpf_profiler_core::process::LoadBias;
 use ebpf_profiler_hll::hotspot::HotSpot;
 
 /// Shape of the frames of code blobs, above their addresses.
@@ -141,7 +142,7 @@ impl Machine {
     }
 
     fn attach(&self, memory: &dyn Memory) -> Result<Attachment, Reason> {
-        self.runtime.attach(&Target::new(memory, self.base, Vec::new()))
+        self.runtime.attach(&Target::new(memory, LoadBias::new(self.base), Vec::new()))
     }
 
     /// Returns the code blobs with their checks.

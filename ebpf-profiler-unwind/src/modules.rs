@@ -6,6 +6,7 @@ use std::ptr;
 use ebpf_profiler_core::elf::Arch;
 use ebpf_profiler_core::internal::tables::{Allocator, MemoryTables, Tables};
 use ebpf_profiler_core::language::FrameWalker;
+use ebpf_profiler_core::process::LoadBias;
 use ebpf_programs::abi::arena::UNIT;
 use ebpf_programs::abi::interpreter;
 use ebpf_programs::abi::mapping::{self, Process, kind};
@@ -17,7 +18,7 @@ use crate::table::Table;
 #[derive(Clone, Debug)]
 pub struct Mapping<'a> {
     pub(crate) range: Range<u64>,
-    pub(crate) load_bias: u64,
+    pub(crate) load_bias: LoadBias,
     pub(crate) table: Option<&'a Table>,
     /// Number of the interpreter in the file, or whose memory it is, counted from 1; 0 without one.
     pub(crate) interpreter: u16,
@@ -29,16 +30,16 @@ impl<'a> Mapping<'a> {
     /// Creates a mapping without unwind data, such as code of a JIT compiler: the walk tries frame
     /// pointers there.
     ///
-    /// The load bias is the address in the process minus the virtual address in the file, wrapping:
-    ///
     /// ```
+    /// use ebpf_profiler_core::process::LoadBias;
     /// use ebpf_profiler_unwind::Mapping;
     ///
     /// // The code of a library, linked at 0x1000 and mapped at 0x7f00_0000_1000.
-    /// let mapping = Mapping::new(0x7f00_0000_1000..0x7f00_0000_5000, 0x7f00_0000_0000);
+    /// let bias = LoadBias::between(0x7f00_0000_1000, 0x1000);
+    /// let mapping = Mapping::new(0x7f00_0000_1000..0x7f00_0000_5000, bias);
     /// assert_eq!(mapping.file_address(0x7f00_0000_1139), 0x1139);
     /// ```
-    pub fn new(range: Range<u64>, load_bias: u64) -> Mapping<'a> {
+    pub fn new(range: Range<u64>, load_bias: LoadBias) -> Mapping<'a> {
         Mapping { range, load_bias, table: None, interpreter: 0, is_owned: false }
     }
 
@@ -72,14 +73,14 @@ impl<'a> Mapping<'a> {
         self.range.clone()
     }
 
-    /// Returns the address in the process minus the virtual address in the file, wrapping.
-    pub fn load_bias(&self) -> u64 {
+    /// Returns the load bias of the mapped file.
+    pub fn load_bias(&self) -> LoadBias {
         self.load_bias
     }
 
     /// Returns the virtual address in the file for an address in the process.
     pub fn file_address(&self, address: u64) -> u64 {
-        address.wrapping_sub(self.load_bias)
+        self.load_bias.in_file(address)
     }
 }
 
@@ -94,8 +95,8 @@ impl<'a> Mapping<'a> {
 /// use ebpf_profiler_unwind::{Arch, Mapping, Modules, Table};
 ///
 /// let table = Table::from_elf(&std::fs::read("/proc/self/exe")?)?;
-/// let program = Mapping::new(0x5000_0000..0x5100_0000, 0x5000_0000).with_table(&table);
-/// let jit = Mapping::new(0x7000_0000..0x7001_0000, 0);
+/// let program = Mapping::new(0x5000_0000..0x5100_0000, LoadBias::new(0x5000_0000)).with_table(&table);
+/// let jit = Mapping::new(0x7000_0000..0x7001_0000, LoadBias::ZERO);
 /// let modules = Modules::new(Arch::HOST, &[program, jit]);
 /// assert_eq!(modules.left_out(), 0);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -200,7 +201,7 @@ impl Layout {
         let Range { start, end } = mapping.range;
         let interpreter = mapping.interpreter;
         let interpreter = if usize::from(interpreter) <= self.interpreters { interpreter } else { 0 };
-        mapping::Mapping { start, end, bias: mapping.load_bias.wrapping_neg(), table, kind, interpreter }
+        mapping::Mapping { start, end, bias: mapping.load_bias.in_file(0), table, kind, interpreter }
     }
 
     fn table(&mut self, table: &Table) -> Option<u32> {

@@ -9,6 +9,7 @@ use ebpf_profiler_core::internal::files;
 use ebpf_profiler_core::internal::sample::{
     Batch, Body, Event, FileId, Life, LifeEvent, MapEvent, Source, SourceError, TickRecord,
 };
+use ebpf_profiler_core::process::LoadBias;
 use ebpf_profiler_core::replay::Replay;
 use ebpf_profiler_unwind::case::{Case, Place, Subject};
 use ebpf_profiler_unwind::{Mapping, Table};
@@ -59,7 +60,7 @@ impl RecordedStack {
         let place = |number: usize| {
             let (map, file) = (&self.maps[number], &files[number]);
             let address = file.as_ref().and_then(|file| file.code_address(map.offset));
-            let load_bias = address.map_or(0, |address| map.start.wrapping_sub(address));
+            let load_bias = address.map_or(LoadBias::ZERO, |address| LoadBias::between(map.start, address));
             let mapping = Mapping::new(map.start..map.end, load_bias);
             let mapping = match &tables[number] {
                 Some(table) => mapping.with_table(table),

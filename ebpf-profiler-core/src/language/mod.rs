@@ -118,7 +118,7 @@
 //!     Ok(())
 //! };
 //! let runtime = ToyRuntime { loops: [0x500..0x600], top: 0x1000 };
-//! let mut attachment = runtime.attach(&Target::new(&memory, 0, Vec::new()))?;
+//! let mut attachment = runtime.attach(&Target::new(&memory, LoadBias::ZERO, Vec::new()))?;
 //! let function = attachment.names().function(0x2000, 7, &memory)?;
 //! assert_eq!((&*function.name, function.start_line, function.lines.at(2)), ("draw", 1, 2));
 //! assert_eq!(attachment.names().function(0x2000, 8, &memory), Err(Reason::Replaced));

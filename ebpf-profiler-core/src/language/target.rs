@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use super::{Memory, Unreadable};
 use crate::elf::{Elf, ElfError};
-use crate::process::Opener;
+use crate::process::{LoadBias, Opener};
 
 /// The process that [`Runtime::attach`](super::Runtime::attach) attaches to: its memory, the load
 /// bias of the runtime's file, and the files that it has mapped as code.
 pub struct Target<'a> {
     memory: &'a dyn Memory,
-    bias: u64,
+    bias: LoadBias,
     files: Vec<LoadedFile>,
 }
 
@@ -20,8 +20,8 @@ pub struct Target<'a> {
 pub struct LoadedFile {
     /// Path in the mount namespace of the process.
     pub path: Box<str>,
-    /// Load bias: added (wrapping) to a virtual address of the file for the address in the process.
-    pub bias: u64,
+    /// Load bias of the file.
+    pub bias: LoadBias,
     /// Opens the file.
     pub opener: Arc<dyn Opener>,
 }
@@ -29,8 +29,13 @@ pub struct LoadedFile {
 impl<'a> Target<'a> {
     /// Combines the memory of a process, the load bias of the runtime's file, and all files that
     /// are mapped as code.
-    pub fn new(memory: &'a dyn Memory, bias: u64, files: Vec<LoadedFile>) -> Target<'a> {
+    pub fn new(memory: &'a dyn Memory, bias: LoadBias, files: Vec<LoadedFile>) -> Target<'a> {
         Target { memory, bias, files }
+    }
+
+    /// Returns the load bias of the runtime's file.
+    pub fn bias(&self) -> LoadBias {
+        self.bias
     }
 
     /// Returns the memory of the process.
@@ -40,7 +45,7 @@ impl<'a> Target<'a> {
 
     /// Returns the address in the process of a virtual address of the runtime's file.
     pub fn address(&self, of_file: u64) -> u64 {
-        of_file.wrapping_add(self.bias)
+        self.bias.in_process(of_file)
     }
 
     /// Reads eight bytes of the process at a virtual address of the runtime's file.
@@ -60,7 +65,7 @@ impl<'a> Target<'a> {
 
 impl LoadedFile {
     /// Creates a mapped file.
-    pub fn new(path: impl Into<Box<str>>, bias: u64, opener: Arc<dyn Opener>) -> LoadedFile {
+    pub fn new(path: impl Into<Box<str>>, bias: LoadBias, opener: Arc<dyn Opener>) -> LoadedFile {
         LoadedFile { path: path.into(), bias, opener }
     }
 

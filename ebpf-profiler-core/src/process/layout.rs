@@ -12,7 +12,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::ModuleId;
+use super::{LoadBias, ModuleId};
 use crate::sample::{FileId, MapEvent};
 
 /// One executable region.
@@ -41,8 +41,7 @@ pub(crate) struct FileName {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Mapped {
     pub(crate) module: ModuleId,
-    /// Added (wrapping) to an address of the process it gives a virtual address of the file.
-    pub(crate) bias: u64,
+    pub(crate) bias: LoadBias,
 }
 
 impl Region {

@@ -7,6 +7,8 @@ mod module;
 
 mod layout;
 
+mod load_bias;
+
 mod system;
 
 mod pids;
@@ -14,6 +16,7 @@ mod pids;
 #[cfg(feature = "live")]
 pub(crate) use cgroup::Cgroup;
 pub(crate) use layout::{FileName, Mapped, Region, RegionCount, Regions};
+pub use load_bias::LoadBias;
 pub use module::{Module, ModuleId, Opener};
 pub use pids::Pids;
 #[doc(hidden)]

@@ -131,7 +131,7 @@ fn kernel_mappings(parts: &[Part<'_>], modules: &Modules, without_file: u16) -> 
         }
         bytes.extend(part.start.to_ne_bytes());
         bytes.extend(part.end.to_ne_bytes());
-        bytes.extend(file.map_or(0, |file| file.bias).to_ne_bytes());
+        bytes.extend(file.map_or(0, |file| file.bias.in_file(0)).to_ne_bytes());
         bytes.extend(place.to_ne_bytes());
         bytes.extend(kind.to_ne_bytes());
         bytes.extend(interpreter.to_ne_bytes());

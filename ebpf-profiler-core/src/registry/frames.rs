@@ -90,9 +90,7 @@ fn frame_of(word: FrameWord, regions: &Regions, modules: &mut Modules, last: &mu
         *last = region_at(address, regions, modules);
     }
     match last.file {
-        Some(mapped) => {
-            Frame::Native { module: mapped.module, address: address.wrapping_add(mapped.bias), found }
-        }
+        Some(mapped) => Frame::Native { module: mapped.module, address: mapped.bias.in_file(address), found },
         None => Frame::Anonymous { address, found },
     }
 }

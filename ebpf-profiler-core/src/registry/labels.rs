@@ -71,7 +71,7 @@ impl Registry {
         let loaded = loaded_files(&entry.regions, &*modules);
         let mut waiting = None;
         for (file, module) in files {
-            let target = Target::new(&memory, file.bias.wrapping_neg(), loaded.clone());
+            let target = Target::new(&memory, file.bias, loaded.clone());
             for (name, runtime) in &module.labels {
                 match runtime.attach(&target) {
                     Ok(path) => {

@@ -12,7 +12,7 @@ use super::published::Published;
 use super::table::Table;
 use crate::elf::{Elf, Segment, code_address};
 use crate::language::{FoundRuntime, LabelRuntime, LabelSource, Language, RuntimeFiles};
-use crate::process::{Mapped, Module, ModuleId, Opener, Region, System};
+use crate::process::{LoadBias, Mapped, Module, ModuleId, Opener, Region, System};
 use crate::sample::FileId;
 use crate::unwind::BareFunction;
 
@@ -150,7 +150,7 @@ impl Modules {
             address => address.unwrap_or(region.offset),
         };
         entry.module.extend(address, address.saturating_add(region.end - region.start), region.offset);
-        Some(Mapped { module: id, bias: address.wrapping_sub(region.start) })
+        Some(Mapped { module: id, bias: LoadBias::between(region.start, address) })
     }
 
     /// Opens the file of a region, which may be known by another of its identities. `None` if that fails.

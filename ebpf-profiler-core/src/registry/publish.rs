@@ -21,7 +21,7 @@ use super::encode::Encoded;
 use super::limits::retry_after;
 use super::processes::{Entry, Processes};
 use crate::language::{SampleId, Unreadable};
-use crate::process::{Mapped, ModuleId};
+use crate::process::{LoadBias, Mapped, ModuleId};
 use crate::sample::{Body, TickRecord};
 use crate::trace::{FrameWord, Stop};
 
@@ -214,7 +214,7 @@ impl Registry {
                 modules.add(pid, region, &**system)
             });
             // A module that is gone leaves the region without a file.
-            let gone = || region.file.map(|_| Mapped { module: ModuleId(u32::MAX), bias: 0 });
+            let gone = || region.file.map(|_| Mapped { module: ModuleId(u32::MAX), bias: LoadBias::ZERO });
             id.and_then(|id| modules.place(id, region, now)).or_else(gone)
         });
         entry.exceeds |= exceeds;

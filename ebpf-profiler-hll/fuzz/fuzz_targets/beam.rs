@@ -1,6 +1,7 @@
 //! Finds BEAM in a changed file, and attaches to a process whose memory repeats the input.
 #![no_main]
 
+use ebpf_profiler_core::process::LoadBias;
 use ebpf_profiler_core::elf::{Elf, ReadAt};
 use ebpf_profiler_core::language::{Language, Memory, Target, Unreadable};
 use ebpf_profiler_hll::beam::Beam;
@@ -18,7 +19,7 @@ fuzz_target!(|data: &[u8]| {
         }
         Ok(())
     };
-    let Ok(mut attachment) = runtime.attach(&Target::new(&memory, 0, Vec::new())) else { return };
+    let Ok(mut attachment) = runtime.attach(&Target::new(&memory, LoadBias::ZERO, Vec::new())) else { return };
     let memory: &dyn Memory = &memory;
     for address in [0, 8, 1 << 20, 3 << 48 | 64] {
         let _ = attachment.names().function(address, 0, memory);

@@ -4,6 +4,7 @@
 use std::io::Cursor;
 use std::sync::Arc;
 
+use ebpf_profiler_core::process::LoadBias;
 use ebpf_profiler_core::elf::{Elf, ReadAt};
 use ebpf_profiler_core::language::{LoadedFile, Target, Unreadable};
 use libfuzzer_sys::fuzz_target;
@@ -17,10 +18,10 @@ fuzz_target!(|data: &[u8]| {
         Ok(())
     };
     let opener = Arc::new(move || Ok(Box::new(Cursor::new(bytes.clone())) as Box<dyn ReadAt>));
-    let file = LoadedFile::new("/fuzzed", 0, opener);
+    let file = LoadedFile::new("/fuzzed", LoadBias::ZERO, opener);
     for language in ebpf_profiler_hll::all() {
         let Some(runtime) = language.find(&elf) else { continue };
-        let target = Target::new(&memory, 0, vec![file.clone()]);
+        let target = Target::new(&memory, LoadBias::ZERO, vec![file.clone()]);
         if let Ok(mut attachment) = runtime.attach(&target) {
             let _ = attachment.names().function(0x1000, 0, &memory);
         }

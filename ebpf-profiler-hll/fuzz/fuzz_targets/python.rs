@@ -1,6 +1,7 @@
 //! Arbitrary memory behind a code object; the first byte selects the version.
 #![no_main]
 
+use ebpf_profiler_core::process::LoadBias;
 use ebpf_profiler_core::language::{Attachment, Language, Memory, Target, Unreadable};
 use ebpf_profiler_hll::python::Python;
 use libfuzzer_sys::fuzz_target;
@@ -44,6 +45,6 @@ fn attach(version: (u8, u8)) -> Option<Attachment> {
     world.put(fake::BIAS + fake::KEY - 12, &[1; 16]);
     world.put(fake::BIAS + fake::KEY, &[3, 0, 0, 0]);
     world.put_word(fake::BIAS + fake::INTERPRETERS, 0x2000);
-    let target = Target::new(&world, fake::BIAS, fake::loaded(&file));
+    let target = Target::new(&world, LoadBias::new(fake::BIAS), fake::loaded(&file));
     runtime.attach(&target).ok()
 }

@@ -67,7 +67,7 @@ impl Tables {
     }
 
     fn read(&self, target: &Target<'_>) -> Result<Operations, Reason> {
-        let bias = target.address(0);
+        let bias = target.bias();
         let found = match self.count {
             0 => Err(Reason::Unsupported),
             _ => self.functions([b"nextstate\0", b"entertry\0\0"], target),
@@ -82,11 +82,11 @@ impl Tables {
             return Err(Reason::NotReady);
         }
         let code = target.memory().bytes(enter_try, CODE, CODE as usize).unwrap_or_default();
-        let catch = caller(&code, enter_try.wrapping_sub(bias)).and_then(|catch| {
+        let catch = caller(&code, bias.in_file(enter_try)).and_then(|catch| {
             let file = target.files().iter().find(|file| file.bias == bias)?;
             function_at(&file.open().ok()?, catch)
         });
-        Ok(Operations { next_state: next_state.wrapping_sub(bias), catch: catch.unwrap_or_default() })
+        Ok(Operations { next_state: bias.in_file(next_state), catch: catch.unwrap_or_default() })
     }
 
     /// Returns the functions of operations, 0 for those that aren't found.

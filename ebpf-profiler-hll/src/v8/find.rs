@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use ebpf_profiler_core::elf::Elf;
 use ebpf_profiler_core::language::{Attachment, CodeRanges, FrameWalker, Reason, Runtime, Target};
+use ebpf_profiler_core::process::LoadBias;
 use ebpf_profiler_core::unwind::BareFunction;
 use ebpf_programs::abi::interpreter::walker;
 use ebpf_programs::abi::v8::parameter;
@@ -81,9 +82,9 @@ impl Runtime for File {
     }
 }
 
-/// Returns the differences between addresses in the process and in files, that of the target first.
-fn biases(target: &Target<'_>) -> Vec<u64> {
-    let mut biases = vec![target.address(0)];
+/// Returns the load biases of all files, that of the target first.
+fn biases(target: &Target<'_>) -> Vec<LoadBias> {
+    let mut biases = vec![target.bias()];
     for file in target.files() {
         if !biases.contains(&file.bias) {
             biases.push(file.bias);
@@ -100,7 +101,7 @@ fn dispatch_table(target: &Target<'_>, pointer: u64, offset: u32) -> Result<u64,
     let memory = target.memory();
     let mut is_ready = true;
     for bias in biases(target) {
-        match memory.u64(pointer.wrapping_add(bias)) {
+        match memory.u64(bias.in_process(pointer)) {
             Ok(0) => is_ready = false,
             Ok(group) if group % 8 == 0 => {
                 let table = memory.u64(group.wrapping_add(offset.into()));

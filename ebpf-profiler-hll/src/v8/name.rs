@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use ebpf_profiler_core::language::{Attached, Function, Inlines, Lines, Memory, Reason};
+use ebpf_profiler_core::process::LoadBias;
 use ebpf_programs::abi::record::frame;
 use ebpf_programs::abi::v8::{BYTES, address_check, shape};
 use ebpf_programs::walk::identity::v8 as identity;
@@ -47,7 +48,7 @@ pub(super) struct Names {
 impl Names {
     /// Creates the names of a process with the differences between its addresses and those of
     /// files.
-    pub(super) fn new(facts: Arc<Facts>, biases: Vec<u64>) -> Names {
+    pub(super) fn new(facts: Arc<Facts>, biases: Vec<LoadBias>) -> Names {
         let wasm = facts.wasm.map(|layout| Modules::new(layout, biases));
         Names {
             facts,

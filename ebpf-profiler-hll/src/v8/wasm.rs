@@ -24,6 +24,7 @@ use std::sync::Arc;
 
 use ebpf_profiler_core::elf::Elf;
 use ebpf_profiler_core::language::Memory;
+use ebpf_profiler_core::process::LoadBias;
 
 use super::symbols::Symbols;
 use super::version::Version;
@@ -108,7 +109,7 @@ fn loaded_state(elf: &Elf) -> Option<u64> {
 pub(super) struct Modules {
     layout: WasmLayout,
     /// Differences between addresses in the process and in the file, one of which is right.
-    biases: Vec<u64>,
+    biases: Vec<LoadBias>,
     /// Addresses of the roots of the maps in the state, once it is there.
     maps: Vec<u64>,
     modules: HashMap<u64, Arc<Module>>,
@@ -133,7 +134,7 @@ struct Module {
 }
 
 impl Modules {
-    pub(super) fn new(layout: WasmLayout, biases: Vec<u64>) -> Modules {
+    pub(super) fn new(layout: WasmLayout, biases: Vec<LoadBias>) -> Modules {
         Modules { layout, biases, maps: Vec::new(), modules: HashMap::new() }
     }
 
@@ -173,8 +174,8 @@ impl Modules {
     }
 
     /// Returns the address of the engine's state.
-    fn state(&self, memory: &dyn Memory, bias: u64) -> Option<u64> {
-        memory.u64(self.layout.state.wrapping_add(bias)).ok().filter(|&state| state != 0)
+    fn state(&self, memory: &dyn Memory, bias: LoadBias) -> Option<u64> {
+        memory.u64(bias.in_process(self.layout.state)).ok().filter(|&state| state != 0)
     }
 
     /// Returns `true` if code without a module covers an address.

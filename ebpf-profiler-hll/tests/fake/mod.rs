@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use ebpf_profiler_core::elf::{Elf, ReadAt};
 use ebpf_profiler_core::language::{LoadedFile, Memory, Unreadable};
+use ebpf_profiler_core::process::LoadBias;
 
 /// Load address of the file in the process.
 pub(crate) const BIAS: u64 = 0x10_0000;
@@ -129,7 +130,7 @@ pub(crate) fn open(file: &[u8]) -> Elf {
 pub(crate) fn loaded(file: &[u8]) -> Vec<LoadedFile> {
     let file: Arc<[u8]> = file.into();
     let opener = move || Ok(Box::new(Cursor::new(file.clone())) as Box<dyn ReadAt>);
-    vec![LoadedFile::new("/lib/ld-musl-fake.so", BIAS, Arc::new(opener))]
+    vec![LoadedFile::new("/lib/ld-musl-fake.so", LoadBias::new(BIAS), Arc::new(opener))]
 }
 
 /// Memory of a process in pieces, with a counter of reads.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use ebpf_profiler_core::elf::{Elf, ReadAt};
 use ebpf_profiler_core::language::{LoadedFile, Unreadable};
+use ebpf_profiler_core::process::LoadBias;
 
 /// The memory and the executable files of a process.
 pub(crate) struct Process {
@@ -31,7 +32,7 @@ impl Process {
             let opened = PathBuf::from(path);
             let Some(address) = code_address(&opened, offset) else { continue };
             let opener = move || Ok(Box::new(File::open(&opened)?) as Box<dyn ReadAt>);
-            let bias = start.wrapping_sub(address);
+            let bias = LoadBias::between(start, address);
             files.insert(path.to_string(), LoadedFile::new(path, bias, Arc::new(opener)));
         }
         Process { memory, files: files.into_values().collect() }

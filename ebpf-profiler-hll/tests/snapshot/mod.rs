@@ -31,6 +31,7 @@ use ebpf_profiler_core::elf::{Elf, ReadAt};
 use ebpf_profiler_core::language::{
     Attached, Attachment, Language, LoadedFile, Memory, Reason, Runtime, Target, Unreadable,
 };
+use ebpf_profiler_core::process::LoadBias;
 
 /// A recorded process.
 #[derive(Clone, Debug, Default)]
@@ -88,6 +89,7 @@ impl Snapshot {
     /// Attaches to the process with this memory.
     pub(crate) fn attach(&self, runtime: &dyn Runtime, memory: &dyn Memory) -> Result<Attachment, Reason> {
         let bias = self.files.first().map_or(0, |file| file.bias);
+        let bias = LoadBias::new(bias);
         runtime.attach(&Target::new(memory, bias, self.files.iter().map(SnapshotFile::loaded).collect()))
     }
 
@@ -130,7 +132,7 @@ impl SnapshotFile {
     fn loaded(&self) -> LoadedFile {
         let file = Arc::new(self.clone());
         let opener = move || Ok(Box::new(SnapshotFile::clone(&file)) as Box<dyn ReadAt>);
-        LoadedFile::new(self.path.as_str(), self.bias, Arc::new(opener))
+        LoadedFile::new(self.path.as_str(), LoadBias::new(self.bias), Arc::new(opener))
     }
 }
 

@@ -42,6 +42,7 @@
 
 use ebpf_profiler_core::elf::Arch;
 use ebpf_profiler_core::language::FrameWalker;
+use ebpf_profiler_core::process::LoadBias;
 use ebpf_programs::abi::registers::Registers;
 use ebpf_programs::abi::table;
 
@@ -130,7 +131,7 @@ impl Case {
             .zip(&tables)
             .map(|(mapping, table)| Mapping {
                 range: mapping.start..mapping.end,
-                load_bias: mapping.bias.wrapping_neg(),
+                load_bias: LoadBias::between(0, mapping.bias),
                 table: table.as_ref(),
                 interpreter: mapping.interpreter,
                 is_owned: mapping.is_owned,

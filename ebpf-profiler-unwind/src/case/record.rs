@@ -177,7 +177,7 @@ impl CaseMapping {
         CaseMapping {
             start: range.start,
             end: range.end,
-            bias: load_bias.wrapping_neg(),
+            bias: load_bias.in_file(0),
             interpreter: *interpreter,
             is_owned: *is_owned,
             has_table: table.is_some_and(|table| !table.image().is_empty()),

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ebpf_profiler_core::elf::{Elf, ElfError, ReadAt as _};
+use ebpf_profiler_core::process::LoadBias;
 
 use super::image::Image;
 use crate::table::Table;
@@ -83,8 +84,8 @@ impl File {
     }
 
     /// Returns the load bias if byte `offset` is mapped at `start`.
-    pub(super) fn load_bias(&self, start: u64, offset: u64) -> Option<u64> {
-        Some(start.wrapping_sub(self.elf.as_ref()?.code_address(offset)?))
+    pub(super) fn load_bias(&self, start: u64, offset: u64) -> Option<LoadBias> {
+        Some(LoadBias::between(start, self.elf.as_ref()?.code_address(offset)?))
     }
 
     /// Uses the file at `path`, unless it is another one.

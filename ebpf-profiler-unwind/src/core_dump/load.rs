@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ebpf_profiler_core::elf::{Elf, ReadAt};
+use ebpf_profiler_core::process::LoadBias;
 use hashbrown::HashMap;
 
 use super::CoreDump;
@@ -86,7 +87,7 @@ impl Loaded {
 #[derive(Debug)]
 struct Numbered {
     range: Range<u64>,
-    load_bias: u64,
+    load_bias: LoadBias,
     file: Option<usize>,
 }
 
@@ -178,14 +179,16 @@ impl<'a> Loader<'a> {
         let file = &self.files[number];
         match file.load_bias(range.start, offset) {
             Some(load_bias) => Some(Numbered { range, load_bias, file: Some(number) }),
-            None if file.elf().is_none() => Some(Numbered { range, load_bias: 0, file: Some(number) }),
+            None if file.elf().is_none() => {
+                Some(Numbered { range, load_bias: LoadBias::ZERO, file: Some(number) })
+            }
             None => None,
         }
     }
 
     /// Returns the mapping of an executable segment.
     fn segment(&mut self, range: Range<u64>) -> Numbered {
-        let nothing = Numbered { load_bias: 0, file: None, range: range.clone() };
+        let nothing = Numbered { load_bias: LoadBias::ZERO, file: None, range: range.clone() };
         let (number, offset) = match self.mapped(range.start) {
             Some((mapped, offset)) => (self.number(mapped), offset),
             None if self.dump.vdso.is_some_and(|vdso| range.contains(&vdso)) => (self.vdso(&range), 0),

@@ -8,6 +8,7 @@ mod searches;
 use std::collections::BTreeMap;
 
 use ebpf_profiler_core::elf::Arch;
+use ebpf_profiler_core::process::LoadBias;
 use ebpf_programs::abi::arena::{BLOCK, UNIT};
 use ebpf_programs::abi::table::{
     ALIGNMENT as PAGE, GROUP_ROWS, Group, Header, NO_DATA, PAGE_BITS, Page, Row, Rule, cfa, fp, ra,
@@ -224,7 +225,7 @@ fn the_row_behind_one_of_one_byte() {
         model.insert(3 * PAGE, None);
         let table = Table::from_image(build(&model), Arch::X86_64).unwrap();
         assert_eq!(page_bits(table.image()), 10);
-        let mapping = Mapping::new(PAGE..3 * PAGE, 0).with_table(&table);
+        let mapping = Mapping::new(PAGE..3 * PAGE, LoadBias::ZERO).with_table(&table);
         let modules = Modules::new(Arch::X86_64, &[mapping]);
         // A frame of rule 3, called from where the row of one byte is; that frame has two words, as rule 1
         // says.

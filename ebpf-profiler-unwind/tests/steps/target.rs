@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::rc::Rc;
 
+use ebpf_profiler_core::process::LoadBias;
 use ebpf_profiler_unwind::{Arch, Elf, Mapping, Modules, Table};
 
 /// A mapped file with its table, to which derived rules were added.
@@ -132,7 +133,7 @@ impl Target {
 
 impl Mapped {
     fn mapping(&self) -> Mapping<'_> {
-        let mapping = Mapping::new(self.start..self.end, self.bias.wrapping_neg());
+        let mapping = Mapping::new(self.start..self.end, LoadBias::between(0, self.bias));
         match &self.image {
             Some(image) => mapping.with_table(&image.table),
             None => mapping,

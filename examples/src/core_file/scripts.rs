@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::ops::Range;
 
 use ebpf_profiler_core::language::{self, Attached, CodeRanges, FrameWalker, LoadedFile, Target, Unreadable};
+use ebpf_profiler_core::process::LoadBias;
 use ebpf_profiler_unwind::ScriptCall;
 use ebpf_profiler_unwind::case::Place;
 use ebpf_profiler_unwind::core_dump::{Loaded, Memory};
@@ -17,7 +18,7 @@ pub(super) struct Scripts(Vec<Script>);
 struct Script {
     /// Path of its file, and its load bias.
     path: String,
-    bias: u64,
+    bias: LoadBias,
     walker: FrameWalker,
     /// The memory that it owns.
     code: CodeRanges,
@@ -133,9 +134,9 @@ impl Scripts {
 
 /// Returns the load biases of a file: V8 maps its builtins a second time, near the code that it
 /// generates.
-fn biases(loaded: &Loaded, path: &str) -> Vec<u64> {
+fn biases(loaded: &Loaded, path: &str) -> Vec<LoadBias> {
     let places = loaded.places().into_iter().filter(|place| place.path() == path);
-    let mut biases: Vec<u64> = places.map(|place| place.mapping().load_bias()).collect();
+    let mut biases: Vec<LoadBias> = places.map(|place| place.mapping().load_bias()).collect();
     let mut seen = Vec::new();
     biases.retain(|bias| {
         !seen.contains(bias) && {
@@ -156,8 +157,8 @@ pub(super) fn files(loaded: &Loaded) -> Vec<LoadedFile> {
     files.collect()
 }
 
-fn with_loops(walker: FrameWalker, loops: &[Range<u64>], bias: u64) -> FrameWalker {
-    let in_process = |range: &Range<u64>| range.start.wrapping_add(bias)..range.end.wrapping_add(bias);
+fn with_loops(walker: FrameWalker, loops: &[Range<u64>], bias: LoadBias) -> FrameWalker {
+    let in_process = |range: &Range<u64>| bias.in_process(range.start)..bias.in_process(range.end);
     walker.with_ranges(loops.iter().map(in_process))
 }
 

@@ -79,7 +79,7 @@ impl Recorded {
         let contents = Arc::new(self.pieces.lock().unwrap().clone());
         // No path of a machine.
         let path = self.file.path.rsplit('/').next().unwrap_or_default();
-        SnapshotFile { path: path.to_owned(), bias: self.file.bias, size, contents }
+        SnapshotFile { path: path.to_owned(), bias: self.file.bias.in_process(0), size, contents }
     }
 }
 

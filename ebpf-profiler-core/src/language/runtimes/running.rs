@@ -8,7 +8,7 @@ use super::known::{Known, REREAD_DELAY};
 use super::{Context, FoundRuntime, RuntimeFiles};
 use crate::language::family::{Family, Key};
 use crate::language::{Attached, CodeRanges, FrameWalker, LoadedFile, Reason, Target, Unreadable};
-use crate::process::{ModuleId, Regions, System};
+use crate::process::{LoadBias, ModuleId, Regions, System};
 
 /// Initial delay between attach attempts, in nanoseconds; doubles after every eighth attempt.
 pub(super) const ATTACH_DELAY: u64 = 4_000_000;
@@ -27,7 +27,7 @@ const RECHECK_DELAY: u64 = 25_000_000;
 pub(super) struct Running {
     pub(super) module: ModuleId,
     /// The load bias of its file; a second copy of the file is another interpreter.
-    pub(super) bias: u64,
+    pub(super) bias: LoadBias,
     pub(super) language: &'static str,
     /// The published walker.
     pub(super) walker: FrameWalker,
@@ -61,9 +61,9 @@ pub(super) struct Running {
 }
 
 impl Running {
-    pub(super) fn new(module: ModuleId, found: &FoundRuntime, bias: u64, now: u64) -> Running {
+    pub(super) fn new(module: ModuleId, found: &FoundRuntime, bias: LoadBias, now: u64) -> Running {
         let &FoundRuntime { language, ref runtime } = found;
-        let address = |of_file: u64| of_file.wrapping_sub(bias);
+        let address = |of_file: u64| bias.in_process(of_file);
         let ranges = runtime.loops().iter().map(|range| address(range.start)..address(range.end));
         let walker = FrameWalker::UNAVAILABLE.with_ranges(ranges);
         let awaited_until = if runtime.owns_anonymous_memory() { now.saturating_add(AWAITED) } else { 0 };
@@ -73,11 +73,11 @@ impl Running {
     /// Creates an interpreter of a recording, whose functions have names already.
     pub(super) fn recorded(language: &'static str) -> Running {
         let attached = Err(Reason::Unsupported);
-        Running { attached, ..Running::unattached(ModuleId(u32::MAX), 0, language) }
+        Running { attached, ..Running::unattached(ModuleId(u32::MAX), LoadBias::ZERO, language) }
     }
 
     /// Creates an interpreter that was not asked yet, without ranges.
-    fn unattached(module: ModuleId, bias: u64, language: &'static str) -> Running {
+    fn unattached(module: ModuleId, bias: LoadBias, language: &'static str) -> Running {
         Running {
             module,
             bias,
@@ -187,8 +187,7 @@ impl Running {
         };
         let system = around.system;
         let memory = move |address: u64, buffer: &mut [u8]| read_process(system, pid, address, buffer);
-        let target =
-            Target::new(&memory, self.bias.wrapping_neg(), loaded_files(around.regions, around.files));
+        let target = Target::new(&memory, self.bias, loaded_files(around.regions, around.files));
         match runtime.attach(&target) {
             Ok(attachment) => {
                 let (walker, code, names) = attachment.into_parts();
@@ -244,7 +243,7 @@ pub(crate) fn loaded_files(regions: &Regions, files: &dyn RuntimeFiles) -> Vec<L
         };
         if let Some(opener) = &module.opener {
             let (path, opener) = (module.path.clone(), opener.clone());
-            loaded.push(LoadedFile { path, bias: file.bias.wrapping_neg(), opener });
+            loaded.push(LoadedFile { path, bias: file.bias, opener });
         }
     }
     loaded

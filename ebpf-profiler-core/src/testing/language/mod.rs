@@ -6,6 +6,7 @@ mod lies;
 
 use crate::elf::{Elf, ReadAt};
 use crate::language::{Attachment, Language, MAX_RANGES, Memory, Reason, Runtime, Target};
+use crate::process::LoadBias;
 use frames::TakenFrame;
 use lies::{Image, Lies, Noise, START};
 
@@ -123,7 +124,7 @@ fn mutilated(language: &dyn Language, file: &[u8]) {
 fn lied_to(runtime: &dyn Runtime, image: &Image, seed: u64) -> Result<(), String> {
     // Of four memories one doesn't even have the contents of the file.
     let lies = Lies::new(seed, (!seed.is_multiple_of(4)).then_some(image));
-    let attached = runtime.attach(&Target::new(&lies, START, Vec::new()));
+    let attached = runtime.attach(&Target::new(&lies, LoadBias::new(START), Vec::new()));
     lies.check("attaching")?;
     let Ok(mut attachment) = attached else { return Ok(()) };
     let walker = *attachment.walker();
