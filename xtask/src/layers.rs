@@ -1,7 +1,7 @@
 //! `cargo xtask layers`: a crate depends only on crates below it.
 //!
 //! ```text
-//! ebpf-programs  <--  ebpf-profiler-core  <--  ebpf-profiler-unwind  <--  examples
+//! ebpf-programs  <--  ebpf-profiler-core  <--  ebpf-profiler-unwind  <--  examples  <--  live-suite
 //!                                              ebpf-profiler-hll          benches
 //!                                              ebpf-profiler-otlp
 //! ```
@@ -17,6 +17,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("ebpf-profiler-hll", &["ebpf-programs", "ebpf-profiler-core"]),
     ("ebpf-profiler-otlp", &["ebpf-programs", "ebpf-profiler-core"]),
     ("examples", ALL),
+    ("live-suite", WITH_EXAMPLES),
     // The eBPF program of an example.
     ("own-program", &["ebpf-programs"]),
     ("benches", ALL),
@@ -30,6 +31,15 @@ const ALL: &[&str] = &[
     "ebpf-profiler-unwind",
     "ebpf-profiler-hll",
     "ebpf-profiler-otlp",
+];
+
+const WITH_EXAMPLES: &[&str] = &[
+    "ebpf-programs",
+    "ebpf-profiler-core",
+    "ebpf-profiler-unwind",
+    "ebpf-profiler-hll",
+    "ebpf-profiler-otlp",
+    "examples",
 ];
 
 /// Test support that every crate may depend on: published crates omit it.
@@ -93,6 +103,7 @@ mod tests {
             ("ebpf-profiler-core", &["ebpf-programs", "object"]),
             ("ebpf-profiler-unwind", &["ebpf-profiler-core", "gimli"]),
             ("examples", &["ebpf-profiler-unwind", "ebpf-profiler-otlp"]),
+            ("live-suite", &["ebpf-profiler-unwind", "examples"]),
         ];
         assert_eq!(wrong(packages), Vec::<String>::new());
     }
@@ -105,6 +116,7 @@ mod tests {
             ("ebpf-profiler-unwind", "ebpf-profiler-hll"),
             ("ebpf-profiler-otlp", "ebpf-profiler-unwind"),
             ("ebpf-profiler-hll", "examples"),
+            ("examples", "live-suite"),
             ("ebpf-profiler-core", "xtask"),
         ];
         for (from, to) in edges {

@@ -15,13 +15,11 @@ use std::time::Duration;
 use crate::crates::Extent;
 use crate::run::{Outcome, cargo, run, watch};
 use crate::tally::{STEP, Tally};
-use crate::{collector, crates, fixtures, pythons};
+use crate::test::LIVE_SUITE;
+use crate::{binaries, collector, crates, fixtures, pythons};
 
 /// The variable by which tests take all versions.
 const VARIABLE: &str = "TRUTH_MATRIX";
-
-/// The tests that take part.
-const TESTS: &[&str] = &["test", "--release", "-p", "examples", "--no-fail-fast"];
 
 /// The tests of libraries that read programs of several versions.
 const LIBRARIES: &[&str] =
@@ -91,8 +89,9 @@ pub(crate) fn task(arguments: &[String]) -> Outcome {
     }
     for target in targets.iter().filter(|target| **target != "crates") {
         tally.limited_step(target, LIMIT, |_| {
-            let mut tests = cargo(TESTS);
-            tests.args(["--test", target, "--", "--ignored", "--test-threads=1", "--nocapture"]);
+            let built = binaries::build(&[&["--release"], LIVE_SUITE, &["--test", target]].concat())?;
+            let test = built.iter().find(|test| test.name == **target).ok_or("it is not built")?;
+            let mut tests = test.command(&["--ignored", "--test-threads=1", "--nocapture"]);
             watch(tests.env(VARIABLE, "1"), |line| table.add(line))
         });
     }

@@ -29,13 +29,14 @@ pub(crate) fn task(arguments: &[String]) -> Outcome {
     if !can_profile(&mut tally) {
         return tally.close();
     }
-    let is_quick = |binary: &Binary| binary.package == "examples" && QUICK.contains(&binary.name.as_str());
-    let quick = if profiles.0 == profiles.1 {
+    let is_quick = |binary: &Binary| binary.package == LIVE && QUICK.contains(&binary.name.as_str());
+    let quick: Vec<Binary> = if profiles.0 == profiles.1 {
         built.into_iter().filter(is_quick).collect()
     } else {
         let named = QUICK.iter().flat_map(|name| ["--test", name]);
-        let line: Vec<&str> = ["--profile", profiles.1, "-p", "examples"].into_iter().chain(named).collect();
-        build(&mut tally, "build of live tests", &line)
+        let line: Vec<&str> =
+            ["--profile", profiles.1].iter().chain(LIVE_SUITE).copied().chain(named).collect();
+        build(&mut tally, "build of live tests", &line).into_iter().filter(is_quick).collect()
     };
     live(&mut tally, &quick);
     tally.close()
@@ -116,9 +117,20 @@ pub(crate) fn live(tally: &mut Tally, binaries: &[Binary]) {
 /// Live tests that take minutes in all.
 const QUICK: &[&str] = &["account", "replay", "stripped", "truth"];
 
+/// Arguments of `cargo test` that select the live suite, and build the example programs that some of
+/// its tests run: cargo builds programs for the tests of their own package.
+pub(crate) const LIVE_SUITE: &[&str] =
+    &["--package", "live-suite", "--package", "examples", "--test", "command_line"];
+
+/// Folder of the live suite's package.
+const LIVE: &str = "live";
+
 /// Returns `true` unless the tests only read files and memory of other programs.
 fn profiles(binary: &Binary) -> bool {
-    binary.package == "examples" && binary.name != "core_files"
+    match binary.package.as_str() {
+        LIVE => binary.name != "core_files",
+        package => package == "examples",
+    }
 }
 
 const ONE_BY_ONE: &[&str] = &["--ignored", "--test-threads=1", "--nocapture"];

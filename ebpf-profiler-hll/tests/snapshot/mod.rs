@@ -16,7 +16,7 @@
 //! name 12 /a.rb Object#fib                   line, file and name of the frame above, then of what is inlined there
 //! ```
 //!
-//! `cargo test -p examples --test snapshots` records them; parts of files that make no difference
+//! `cargo test -p live-suite --test snapshots` records them; parts of files that make no difference
 //! are left out.
 #![allow(dead_code, reason = "each user needs a part")]
 

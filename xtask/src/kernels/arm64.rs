@@ -31,7 +31,7 @@ pub(super) fn profile(order: &mut Order) -> Result<(), String> {
     add_target()?;
     order.architecture = Architecture::Arm64;
     for &(name, source, flags) in CHAINS {
-        order.files.push(compile(name, &format!("examples/tests/programs/{source}"), flags)?);
+        order.files.push(compile(name, &format!("xtask/live/tests/programs/{source}"), flags)?);
     }
     let flags = ["build", "--profile", "ci", "--package", "examples", "--target", TARGET];
     let programs = ["--bin", "flamegraph", "--bin", "explain"];

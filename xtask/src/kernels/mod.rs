@@ -53,7 +53,7 @@ pub(crate) fn task(arguments: &[String]) -> Outcome {
     }
     let programs = ["--bin", "flamegraph", "--bin", "own_language"];
     run(cargo(&["build", "--release", "--package", "examples"]).args(programs))?;
-    let tests = binaries::build(&["--release", "--package", "examples", "--test", CPUS])?;
+    let tests = binaries::build(&["--release", "--package", "live-suite", "--test", CPUS])?;
     let mut amd64 = order.clone();
     amd64.profile_by(target().join("release/flamegraph"), &tests)?;
     amd64.run()?;
@@ -168,7 +168,7 @@ impl Order {
             self.files.push(found);
         }
         let own_language = flamegraph.with_file_name("own_language");
-        self.files.extend([flamegraph, own_language, compile("examples/tests/programs/chain.c")?]);
+        self.files.extend([flamegraph, own_language, compile("xtask/live/tests/programs/chain.c")?]);
         self.files.extend([compile_toy("array")?, compile_toy("compiled")?]);
         self.program.push(compile("xtask/guest/profile.c")?.to_string_lossy().into_owned());
         self.has_second_run = true;

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! `target/fixtures/python/list` has a line for each: its name, its root folder (or nothing), the
-//! program, the folder of its debug files (or nothing). `examples/tests/python` reads it, and
+//! program, the folder of its debug files (or nothing). `xtask/live/tests/python` reads it, and
 //! `benches/pyperformance`.
 
 mod built;

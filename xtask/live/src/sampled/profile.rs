@@ -1,0 +1,54 @@
+//! A profile of running programs, in steady state.
+
+use std::time::Duration;
+
+use ebpf_profiler_core::Profiler;
+use ebpf_profiler_core::profile::{Call, Profile};
+
+/// Time before the samples that count: until the tables are ready, stacks are copied, and deep ones
+/// truncated.
+const WARM_UP: Duration = Duration::from_secs(2);
+
+/// Maximum number of further warm-ups, while a process has no sample with script frames: its
+/// runtime isn't attached, or it had no time.
+const MORE: u32 = 15;
+
+/// Sampling frequency per CPU, in Hz.
+const FREQUENCY: u32 = 997;
+
+/// Profiles processes for `duration`, after the warm-up.
+pub fn profile(pids: impl IntoIterator<Item = u32>, duration: Duration) -> Profile {
+    let builder = Profiler::builder()
+        .deadline(Duration::from_secs(120))
+        .frequency(FREQUENCY)
+        .unwind(ebpf_profiler_unwind::tables())
+        .languages(ebpf_profiler_hll::all());
+    let pids: Vec<u32> = pids.into_iter().collect();
+    let builder = pids.iter().fold(builder, |builder, &pid| builder.pid(pid));
+    let profiler = builder.start().unwrap_or_else(|error| panic!("{error}"));
+    for _ in 0..=MORE {
+        std::thread::sleep(WARM_UP);
+        let before = profiler.take_profile().unwrap_or_else(|error| panic!("{error}"));
+        if pids.iter().all(|&pid| is_attached(&before, pid)) {
+            break;
+        }
+    }
+    std::thread::sleep(duration);
+    let (profile, _) = profiler.finish().unwrap_or_else(|error| panic!("{error}"));
+    // Runtimes enter some of their code in unusual ways.
+    let summary = profile.summary();
+    assert!(
+        summary.doubtful <= summary.samples / 100,
+        "{} of {} doubtful",
+        summary.doubtful,
+        summary.samples
+    );
+    profile
+}
+
+/// Returns `true` if a process has a sample with a script frame.
+fn is_attached(profile: &Profile, pid: u32) -> bool {
+    let is_script = |call| matches!(call, Call::Function { frame, .. } if frame.script().is_some());
+    let mut own = profile.samples().filter(|sample| sample.process().pid == pid);
+    own.any(|sample| sample.trace().calls().any(is_script))
+}

@@ -1,0 +1,98 @@
+//! Stacks of a program in C# compared with those that the runtime reports, `StackTrace`: every
+//! method from the thread's start to the leaf.
+//!
+//! ```sh
+//! cargo xtask fixtures dotnet
+//! sudo -E env PATH="$PATH" cargo test --release -p live-suite --test dotnet -- --ignored --test-threads=1 --nocapture
+//! ```
+//!
+//! `programs/chains.cs` has a thread for each chain, and runs as a hook of another program, which
+//! has the runtime inside. A sample is exact if its methods are those of one chain, then those that
+//! spin at its end, each called by the right one: loops, methods without a frame pointer,
+//! allocation, precompiled methods of the library. It begins at the start of the thread.
+#![expect(clippy::print_stdout, reason = "a test fails by panicking, and prints")]
+
+mod judge;
+mod program;
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::process::Command;
+use std::time::Duration;
+
+use live_suite::comparison::Verdict;
+use live_suite::reference::chains::Running;
+use live_suite::sampled::{profile, stacks};
+use program::Release;
+
+/// Profiling time of all chains together.
+const DURATION: Duration = Duration::from_secs(6);
+
+/// Minimum number of exact samples, of 1,000.
+const PER_MILLE: u64 = 990;
+
+/// Oldest and newest release that runs hooks.
+const ENDS: [&str; 2] = ["9.0.1", "10.0.0-single"];
+
+#[test]
+#[ignore = "profiles: needs root"]
+fn every_chain() {
+    test_needs::root!();
+    for name in ENDS {
+        let Some(release) = fetched(name) else { return };
+        check(name, "chains", release.chains());
+    }
+}
+
+/// Other releases and settings of the runtime.
+mod matrix {
+    use super::*;
+
+    #[test]
+    #[ignore = "profiles: needs root"]
+    fn every_chain_with_other_settings() {
+        test_needs::root!();
+        for (name, setting) in [
+            ("9.0.1", "DOTNET_EnableWriteXorExecute=0"),
+            ("10.0.0-single", "DOTNET_EnableWriteXorExecute=0"),
+            ("9.0.5", "DOTNET_TieredPGO=0"),
+            ("9.0.1", "DOTNET_TieredCompilation=0"),
+            ("10.0.0-single", "DOTNET_TieredCompilation=0"),
+        ] {
+            let Some(release) = fetched(name) else { return };
+            let mut command = release.chains();
+            let (variable, value) = setting.split_once('=').unwrap();
+            command.env(variable, value);
+            check(name, setting, command);
+        }
+    }
+}
+
+fn fetched(name: &str) -> Option<Release> {
+    let release = Release::fetched(name);
+    if release.is_none() {
+        test_needs::skip(&format!("no .NET {name}: cargo xtask fixtures dotnet"));
+    }
+    release
+}
+
+/// Profiles a program, and fails if it has a chain without samples, or too many samples that are no
+/// chain.
+fn check(release: &str, program: &str, command: Command) {
+    let running = Running::start(command);
+    let profile = profile([running.pid()], DURATION);
+    let stacks = stacks(&profile);
+    let own = stacks.iter().filter(|stack| judge::is_own(stack));
+    let found: RefCell<BTreeMap<&str, u64>> = RefCell::default();
+    let verdict = Verdict::on(own, |stack| {
+        let case = judge::case(stack, &running.chains)?;
+        *found.borrow_mut().entry(case).or_default() += stack.count;
+        Ok(0)
+    });
+    println!("share\tdotnet\t{release}\t{program}\t{}\t{}", verdict.exact, verdict.samples);
+    println!("{release}, {program}: {verdict}\n{:?}", found.borrow());
+    let found = found.into_inner();
+    let missing: Vec<_> = running.chains.keys().filter(|case| !found.contains_key(case.as_str())).collect();
+    assert!(missing.is_empty(), "no samples of {missing:?} under {release}");
+    assert!(verdict.is_good(PER_MILLE), "{program} under {release}: {verdict}");
+}

@@ -1,0 +1,349 @@
+//! A profile against what gdb saw.
+//!
+//! A sample is exact if its user frames are, from the root to the leaf, one of the expected stacks.
+//! It is whole if its first user frame is the first frame of one. Frames of the kernel on top of it
+//! don't count.
+
+use std::fmt;
+
+use crate::folded::{Frame, Stack};
+use live_suite::comparison::name::{SIGNAL, Unnamed, plain, same, unnamed};
+
+/// A frame that an independent unwinder found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Expected {
+    /// The plain name; `None` without a symbol.
+    pub(crate) name: Option<String>,
+    /// The file's name without its directory; empty where there is none.
+    pub(crate) file: String,
+    /// The virtual address in the file; `None` if only the name is known.
+    pub(crate) address: Option<u64>,
+    /// `true` if it was inlined into the frame before it, by debug data.
+    pub(crate) inlined: bool,
+}
+
+/// Allowed deviations.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Rules {
+    /// Whole stacks, root first.
+    pub(crate) stacks: Vec<Vec<Expected>>,
+    /// Ways to the clock and back: each part of at least so many frames from the root will do.
+    pub(crate) clocks: Vec<(usize, Vec<Expected>)>,
+    /// The root side of an expected stack is fine too: the program calls and returns all the time.
+    pub(crate) prefixes: bool,
+    /// These functions, those without a name in these files, and what lies above them is not ours
+    /// to judge: run-time libraries at work. What lies below is.
+    pub(crate) beyond: Vec<String>,
+    /// Stacks without user frames are fine if one of these kernel functions is in them.
+    pub(crate) kernel_alone: Vec<String>,
+}
+
+/// Results of the samples.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Verdict {
+    pub(crate) samples: u64,
+    pub(crate) whole: u64,
+    pub(crate) exact: u64,
+    /// Those that are not exact, most frequent first.
+    pub(crate) unequal: Vec<Stack>,
+}
+
+impl Rules {
+    /// Judges every stack.
+    pub(crate) fn judge(&self, stacks: &[Stack]) -> Verdict {
+        let mut verdict = Verdict::default();
+        for stack in stacks {
+            verdict.samples += stack.count;
+            if self.is_exact(stack) {
+                verdict.exact += stack.count;
+                verdict.whole += stack.count;
+            } else {
+                verdict.whole += if self.is_whole(stack) { stack.count } else { 0 };
+                verdict.unequal.push(stack.clone());
+            }
+        }
+        verdict.unequal.sort_by_key(|stack| std::cmp::Reverse(stack.count));
+        verdict
+    }
+
+    /// Takes out the inlined functions: without debug data nobody knows of them.
+    pub(crate) fn forget_inlined(&mut self) {
+        for (least, clock) in &mut self.clocks {
+            *least -= clock.iter().take(*least).filter(|frame| frame.inlined).count();
+            clock.retain(|frame| !frame.inlined);
+        }
+        for stack in &mut self.stacks {
+            stack.retain(|frame| !frame.inlined);
+        }
+    }
+
+    /// Takes out a frame without a name between `main` and what calls it.
+    pub(crate) fn forget_guess_below_main(&mut self) {
+        let forget = |stack: &mut Vec<Expected>| {
+            let main = stack.iter().position(|frame| frame.name.as_deref() == Some("main"));
+            let guess = main.filter(|&main| main > 0 && stack[main - 1].name.is_none());
+            guess.is_some_and(|main| stack.remove(main - 1).name.is_none())
+        };
+        for stack in &mut self.stacks {
+            forget(stack);
+        }
+        for (least, clock) in &mut self.clocks {
+            *least -= usize::from(forget(clock));
+        }
+    }
+
+    fn is_exact(&self, stack: &Stack) -> bool {
+        let user = stack.user();
+        if user.is_empty() {
+            return stack.frames.iter().any(|frame| self.kernel_alone.contains(&frame.name));
+        }
+        self.stacks.iter().any(|expected| self.same(&user, expected))
+            || self.clocks.iter().any(|(least, clock)| user.len() >= *least && is_start_of(&user, clock))
+    }
+
+    fn is_whole(&self, stack: &Stack) -> bool {
+        let user = stack.user();
+        let Some(root) = user.first() else { return false };
+        self.stacks.iter().filter_map(|expected| expected.first()).any(|first| same_frame(root, first, false))
+    }
+
+    fn same(&self, user: &[&Frame], expected: &[Expected]) -> bool {
+        let user_ends = user.iter().position(|frame| self.is_beyond(&frame.name));
+        let expected_ends =
+            expected.iter().position(|frame| frame.name.as_deref().is_some_and(|name| self.is_beyond(name)));
+        match (user_ends, expected_ends) {
+            (Some(one), Some(other)) => one == other && is_start_of(&user[..one], &expected[..other]),
+            _ => (self.prefixes || user.len() == expected.len()) && is_start_of(user, expected),
+        }
+    }
+
+    /// Returns `true` if a frame and all above it are not judged.
+    fn is_beyond(&self, name: &str) -> bool {
+        let named = |beyond: &String| match unnamed(name) {
+            Some(Unnamed::At(file, _)) => file.starts_with(beyond.as_str()),
+            Some(Unnamed::Nowhere) => false,
+            None => plain(beyond) == plain(name.trim_end_matches("@plt")),
+        };
+        self.beyond.iter().any(named)
+    }
+}
+
+fn is_start_of(user: &[&Frame], expected: &[Expected]) -> bool {
+    let is_leaf = |at: usize| at + 1 == user.len();
+    user.len() <= expected.len()
+        && user.iter().zip(expected).enumerate().all(|(at, (one, other))| same_frame(one, other, is_leaf(at)))
+}
+
+/// Returns `true` if a frame of the profile is the expected one.
+///
+/// A frame without a name is known by its address, which is only certain for callers: the leaf
+/// moves.
+fn same_frame(seen: &Frame, expected: &Expected, is_leaf: bool) -> bool {
+    match unnamed(&seen.name) {
+        Some(Unnamed::At(file, address)) => {
+            file == expected.file && (is_leaf || expected.address.is_none_or(|expected| expected == address))
+        }
+        Some(Unnamed::Nowhere) => expected.file.is_empty() || seen.name == UNKNOWN,
+        None => expected.name.as_deref().is_some_and(|name| {
+            // A tick may hit the linkage table on the way to what is called.
+            let entry = seen.name.strip_suffix("@plt").filter(|_| is_leaf);
+            same_name(&seen.name, name) || entry.is_some_and(|called| same_name(called, name))
+        }),
+    }
+}
+
+fn same_name(seen: &str, expected: &str) -> bool {
+    let (seen, expected) = (plain(seen), plain(expected));
+    let aliases: &[&str] = match expected.as_str() {
+        SIGNAL => &["restore_rt"],
+        "clone3" | "clone" => &["clone", "clone3"],
+        _ => &[],
+    };
+    same(&seen, &expected) || aliases.contains(&seen.as_str()) || expected.strip_suffix("@plt") == Some(&seen)
+}
+
+/// Text of tools that keep neither name nor address of a frame.
+const UNKNOWN: &str = "[unknown]";
+
+impl Verdict {
+    /// Takes in the samples of another run.
+    pub(crate) fn add(&mut self, other: Verdict) {
+        self.samples += other.samples;
+        self.whole += other.whole;
+        self.exact += other.exact;
+        self.unequal.extend(other.unequal);
+        self.unequal.sort_by_key(|stack| std::cmp::Reverse(stack.count));
+    }
+
+    /// Returns `true` if at least 999 of 1,000 samples are exact, and there are samples.
+    pub(crate) fn is_good(&self) -> bool {
+        self.samples > 0 && self.exact * 1000 >= self.samples * 999
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let percent = |part: u64| part as f64 * 100.0 / self.samples.max(1) as f64;
+        write!(
+            f,
+            "{:>6} samples  whole {:>6.2} %  exact {:>6.2} %",
+            self.samples,
+            percent(self.whole),
+            percent(self.exact)
+        )?;
+        for stack in self.unequal.iter().take(4) {
+            let names: Vec<_> = stack.frames.iter().map(|frame| frame.name.as_str()).collect();
+            write!(f, "\n    {:>5} x {}: {}", stack.count, stack.comm, shortened(&names))?;
+        }
+        Ok(())
+    }
+}
+
+/// A line that a person can read, whatever the depth.
+fn shortened(names: &[&str]) -> String {
+    match names {
+        [front @ .., _, _, _, _, _] if front.len() > 7 => format!(
+            "{} > ({} more) > {}",
+            front[..6].join(" > "),
+            front.len() - 6,
+            names[front.len()..].join(" > ")
+        ),
+        _ => names.join(" > "),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::folded::parse;
+
+    fn expected(text: &str) -> Vec<Expected> {
+        let frame = |(at, name): (usize, &str)| Expected {
+            name: (name != "?").then(|| name.to_owned()),
+            file: "chain".to_owned(),
+            address: Some(0x1000 + at as u64),
+            inlined: false,
+        };
+        text.split(' ').enumerate().map(frame).collect()
+    }
+
+    fn rules(stacks: &[&str]) -> Rules {
+        Rules { stacks: stacks.iter().map(|text| expected(text)).collect(), ..Rules::default() }
+    }
+
+    fn judged(rules: &Rules, text: &str) -> (u64, u64, u64) {
+        let verdict = rules.judge(&parse(text).unwrap());
+        (verdict.samples, verdict.whole, verdict.exact)
+    }
+
+    #[test]
+    fn the_expected_stack_is_exact() {
+        let rules = rules(&["_start main l1 leaf"]);
+        assert_eq!(judged(&rules, "c;_start;main;l1;leaf 7"), (7, 7, 7));
+        assert_eq!(judged(&rules, "c;_start;main;l1;leaf;irq_entry_[k] 7"), (7, 7, 7));
+    }
+
+    #[test]
+    fn a_leaf_may_be_on_its_way_through_the_linkage_table() {
+        let rules = rules(&["_start main l1 leaf"]);
+        assert_eq!(judged(&rules, "c;_start;main;l1;leaf@plt 7"), (7, 7, 7));
+        assert_eq!(judged(&rules, "c;_start;main;l1;other@plt 7"), (7, 7, 0));
+        assert_eq!(judged(&rules, "c;_start;main;l1@plt;leaf 7"), (7, 7, 0));
+    }
+
+    #[test]
+    fn every_other_stack_is_not() {
+        let rules = rules(&["_start main l1 leaf"]);
+        for (line, whole) in [
+            ("c;_start;main;leaf 1", 1),          // a frame is missing
+            ("c;_start;main;l1;l1;leaf 1", 1),    // one too many
+            ("c;_start;main;l2;leaf 1", 1),       // another one
+            ("c;_start;main;l1 1", 1),            // without leaf
+            ("c;_start;main;l1;leaf;extra 1", 1), // beyond the leaf
+            ("c;main;l1;leaf 1", 0),              // without root
+            ("c;leaf 1", 0),
+            ("c;schedule_[k] 1", 0), // nothing of the user's
+            ("c 1", 0),
+        ] {
+            assert_eq!(judged(&rules, line), (1, whole, 0), "{line}");
+        }
+    }
+
+    #[test]
+    fn frames_without_names_are_known_by_address() {
+        let rules = rules(&["_start main l1 leaf"]);
+        assert_eq!(judged(&rules, "c;_start;main;chain+0x1002;chain+0x1999 1"), (1, 1, 1));
+        assert_eq!(judged(&rules, "c;chain+0x1000;main;l1;leaf 1"), (1, 1, 1));
+        assert_eq!(judged(&rules, "c;_start;main;chain+0x1003;leaf 1"), (1, 1, 0));
+        assert_eq!(judged(&rules, "c;_start;main;other+0x1002;leaf 1"), (1, 1, 0));
+        assert_eq!(judged(&rules, "c;_start;main;[anonymous];leaf 1"), (1, 1, 0));
+    }
+
+    #[test]
+    fn a_name_where_gdb_knows_none_is_wrong() {
+        let rules = rules(&["_start ? leaf"]);
+        assert_eq!(judged(&rules, "c;_start;chain+0x1001;leaf 1"), (1, 1, 1));
+        assert_eq!(judged(&rules, "c;_start;somewhere_near;leaf 1"), (1, 1, 0));
+    }
+
+    #[test]
+    fn prefixes_count_only_where_asked() {
+        let mut rules = rules(&["_start main l1 leaf"]);
+        rules.prefixes = true;
+        assert_eq!(judged(&rules, "c;_start;main 1"), (1, 1, 1));
+        assert_eq!(judged(&rules, "c;_start;l1 1"), (1, 1, 0));
+        assert_eq!(judged(&rules, "c;_start;main;l1;leaf;leaf 1"), (1, 1, 0));
+    }
+
+    #[test]
+    fn the_way_to_the_clock_is_the_chain_and_a_little_more() {
+        let mut rules = rules(&["_start main leaf"]);
+        rules.clocks = vec![(3, expected("_start main leaf now clock_gettime"))];
+        assert_eq!(judged(&rules, "c;_start;main;leaf;now;clock_gettime 1"), (1, 1, 1));
+        assert_eq!(judged(&rules, "c;_start;main;leaf;now 1"), (1, 1, 1));
+        assert_eq!(judged(&rules, "c;_start;main;now 1"), (1, 1, 0));
+        assert_eq!(judged(&rules, "c;_start;main 1"), (1, 1, 0));
+    }
+
+    #[test]
+    fn inlined_functions_can_be_forgotten() {
+        let mut rules = rules(&["_start main inner leaf"]);
+        rules.stacks[0][2].inlined = true;
+        rules.clocks = vec![(3, rules.stacks[0].clone())];
+        assert_eq!(judged(&rules, "c;_start;main;leaf 1"), (1, 1, 0));
+        rules.forget_inlined();
+        assert_eq!(judged(&rules, "c;_start;main;leaf 1"), (1, 1, 1));
+        assert_eq!(judged(&rules, "c;_start;main 1"), (1, 1, 1), "two frames are left of the three");
+        assert_eq!(judged(&rules, "c;_start 1"), (1, 1, 0));
+    }
+
+    #[test]
+    fn what_lies_beyond_is_not_judged() {
+        let mut rules = rules(&["_start main l1 cxa_throw"]);
+        rules.beyond = vec!["__cxa_throw".to_owned()];
+        assert_eq!(judged(&rules, "c;_start;main;l1;__cxa_throw;_Unwind_RaiseException;x 1"), (1, 1, 1));
+        assert_eq!(judged(&rules, "c;_start;main;__cxa_throw;_Unwind_RaiseException;x 1"), (1, 1, 0));
+        assert_eq!(judged(&rules, "c;_start;main;l1;_Unwind_RaiseException;x 1"), (1, 1, 0));
+        assert_eq!(judged(&rules, "c;_start;main;l1;libstdc++.so.6+0x12;x 1"), (1, 1, 0));
+        rules.beyond.push("libstdc++.so".to_owned());
+        assert_eq!(judged(&rules, "c;_start;main;l1;libstdc++.so.6+0x12;x 1"), (1, 1, 1));
+        assert_eq!(judged(&rules, "c;_start;main;libstdc++.so.6+0x12;x 1"), (1, 1, 0));
+    }
+
+    #[test]
+    fn kernel_stacks_alone_count_only_where_named() {
+        let mut rules = rules(&["_start main"]);
+        rules.kernel_alone = vec!["do_exit".to_owned()];
+        assert_eq!(judged(&rules, "c;entry_[k];do_exit_[k];exit_mmap_[k] 1"), (1, 1, 1));
+        assert_eq!(judged(&rules, "c;entry_[k];schedule_[k] 1"), (1, 0, 0));
+    }
+
+    #[test]
+    fn the_limit_is_999_of_1000() {
+        let rules = rules(&["_start main"]);
+        let verdict = |text: &str| rules.judge(&parse(text).unwrap()).is_good();
+        assert!(verdict("c;_start;main 999\nc;main 1"));
+        assert!(!verdict("c;_start;main 998\nc;main 2"));
+        assert!(!verdict(""));
+    }
+}
