@@ -18,9 +18,12 @@
 )]
 
 pub mod comparison;
+pub mod compile;
 pub mod paths;
 pub mod perf_ring;
+pub mod process;
 pub mod reference;
 pub mod root;
 pub mod sampled;
+pub mod selection;
 pub mod workload;

@@ -1,26 +1,30 @@
 //! Stacks of coroutines: they are whole, and end where their own stack, or slice of a stack, does.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
+use std::process::Command;
 use std::time::Duration;
 
 use ebpf_profiler_core::Profiler;
 use ebpf_profiler_core::trace::Stop;
+
+use live_suite::compile;
+use live_suite::process::Process;
 
 #[test]
 #[ignore = "profiles: needs root"]
 fn stacks_of_coroutines_end_at_their_base() {
     test_needs::root!();
     test_needs::programs!("gcc");
-    let program = compile();
+    let program = compile::program(
+        "coroutines",
+        "programs/coroutines.c",
+        &["-O1", "-g", "-fno-optimize-sibling-calls"],
+    );
     for (kind, body) in [("ucontext", "ucontext_body"), ("fcontext", "fcontext_body")] {
-        let running = Running(Command::new(&program).arg(kind).spawn().unwrap());
+        let running = Process::start(Command::new(&program).arg(kind));
         let profiler = Profiler::builder()
             .deadline(Duration::from_secs(120))
             .frequency(499)
-            .pid(running.0.id())
+            .pid(running.id())
             .unwind(ebpf_profiler_unwind::tables())
             .start()
             .unwrap();
@@ -38,25 +42,5 @@ fn stacks_of_coroutines_end_at_their_base() {
         }
         println!("{kind}: {right} of {all} stacks are whole");
         assert!(all >= 200 && right * 1000 >= all * 995, "{kind}: {right} of {all}");
-    }
-}
-
-fn compile() -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("coroutines");
-    fs::create_dir_all(&folder).unwrap();
-    let program = folder.join("coroutines");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/coroutines.c");
-    let mut gcc = Command::new("gcc");
-    gcc.args(["-O1", "-g", "-fno-optimize-sibling-calls", "-o"]).arg(&program).arg(source);
-    assert!(gcc.status().unwrap().success());
-    program
-}
-
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }

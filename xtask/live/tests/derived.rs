@@ -5,14 +5,16 @@
     reason = "a test fails by panicking, and prints its shares"
 )]
 
-use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use ebpf_profiler_core::Profiler;
 use ebpf_profiler_core::live::Builder;
 use ebpf_profiler_core::profile::{Profile, Summary, TraceView};
+
+use live_suite::compile;
+use live_suite::process::Process;
 
 /// `kernel` has no unwind data, keeps a number in the frame pointer, and has too large a frame for a guess.
 const SOURCE: &str = r#"
@@ -34,7 +36,7 @@ const WARM_UP: Duration = Duration::from_secs(3);
 fn code_without_unwind_data_is_unwound_exactly() {
     test_needs::root!();
     test_needs::programs!("gcc");
-    let running = Running(Command::new(compile()).spawn().unwrap());
+    let running = Process::start(&mut Command::new(compiled()));
     let (profile, health) = profile(&running, |builder| builder, Duration::from_secs(2));
     let (mut all, mut right) = (0, 0);
     for sample in profile.samples() {
@@ -66,7 +68,7 @@ fn code_without_unwind_data_is_unwound_exactly() {
 fn without_derived_rules_callers_are_missing() {
     test_needs::root!();
     test_needs::programs!("gcc");
-    let running = Running(Command::new(compile()).spawn().unwrap());
+    let running = Process::start(&mut Command::new(compiled()));
     let (profile, health) = profile(&running, |builder| builder.derive_rules(false), Duration::from_secs(1));
     let Summary { samples, whole, derived, .. } = profile.summary();
     assert!(samples >= 30 && whole * 10 < samples, "{whole} of {samples}");
@@ -75,14 +77,14 @@ fn without_derived_rules_callers_are_missing() {
 
 /// Profiles a process; the first seconds, in which rules are derived, are left out.
 fn profile(
-    running: &Running,
+    running: &Process,
     change: impl FnOnce(Builder) -> Builder,
     duration: Duration,
 ) -> (Profile, ebpf_profiler_core::live::Health) {
     let builder = Profiler::builder()
         .deadline(Duration::from_secs(120))
         .frequency(499)
-        .pid(running.0.id())
+        .pid(running.id())
         .languages(ebpf_profiler_hll::all())
         .unwind(ebpf_profiler_unwind::tables());
     // `DERIVED_RULES=off` shows the same without them.
@@ -106,24 +108,8 @@ fn names(trace: TraceView<'_>) -> Vec<String> {
     names
 }
 
-fn compile() -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("derived");
-    fs::create_dir_all(&folder).unwrap();
-    let (source, program) = (folder.join("kernel.c"), folder.join("kernel"));
-    fs::write(&source, SOURCE).unwrap();
-    let mut gcc = Command::new("gcc");
-    gcc.args(["-O1", "-g", "-fno-optimize-sibling-calls", "-o"]).arg(&program).arg(source);
-    assert!(gcc.status().unwrap().success());
-    program
-}
-
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+fn compiled() -> PathBuf {
+    compile::text("derived", "kernel", SOURCE, &["-O1", "-g", "-fno-optimize-sibling-calls"])
 }
 
 mod matrix {
@@ -155,7 +141,7 @@ while True:
         let Some(python) = python() else { return test_needs::skip("no fixture numpy-venv") };
         let mut command = Command::new(python);
         command.args(["-c", NUMPY]).env("OPENBLAS_CORETYPE", "Haswell").env("OPENBLAS_NUM_THREADS", "1");
-        let running = Running(command.spawn().unwrap());
+        let running = Process::start(&mut command);
         let (profile, _) = profile(&running, |builder| builder, Duration::from_secs(10));
         let (mut all, mut whole, mut kernels, mut right) = (0, 0, 0, 0);
         for sample in profile.samples() {
@@ -202,7 +188,7 @@ while True:
 
     /// Profiles a program; of its stacks, `least` thousandths must be whole.
     fn check(mut command: Command, least: u64) {
-        let running = Running(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+        let running = Process::start(command.stdout(Stdio::null()).stderr(Stdio::null()));
         let (profile, _) = profile(&running, |builder| builder, Duration::from_secs(10));
         for sample in profile.samples().filter(|sample| !sample.trace().is_whole()) {
             let names = names(sample.trace());

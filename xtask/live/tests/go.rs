@@ -18,15 +18,17 @@
 )]
 
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use ebpf_profiler_core::Profiler;
 use ebpf_profiler_core::profile::{Call, Profile, Sample};
 use ebpf_profiler_core::trace::Frame;
 
-use live_suite::paths::fixtures;
+use live_suite::process::Process;
+use live_suite::selection::is_matrix;
+use live_suite::workload::go;
 use live_suite::workload::load::{Load, make_ordinary};
 
 #[test]
@@ -79,8 +81,7 @@ fn go_1_27() {
 fn go_installed() {
     test_needs::root!();
     test_needs::programs!("gcc", "go");
-    let root = Command::new("go").args(["env", "GOROOT"]).env("GOTOOLCHAIN", "local").output().unwrap();
-    check_in(Path::new(String::from_utf8(root.stdout).unwrap().trim()), "installed", &["cgo"], 0);
+    check_in(&go::installed(), "installed", &["cgo"], 0);
 }
 
 /// Ways to build a program: as usual, position-independent, with C.
@@ -94,14 +95,12 @@ fn check(version: &str, ways: &[&str]) {
 
 /// As [`check`], beside busy programs.
 fn check_beside(version: &str, ways: &[&str], load: usize) {
-    let go = fixtures().join(format!("go-{version}"));
-    if !go.join("bin/go").exists() {
-        return test_needs::skip(&format!("no Go {version}: cargo xtask fixtures go"));
+    if let Some(go) = go::fetched(version) {
+        check_in(&go, version, ways, load);
     }
-    check_in(&go.canonicalize().unwrap(), version, ways, load);
 }
 
-fn check_in(go: &Path, version: &str, ways: &[&str], load: usize) {
+fn check_in(root: &Path, version: &str, ways: &[&str], load: usize) {
     let sources = ["goroutines.go", "goroutines_cgo.go"];
     let mut verdicts = Vec::new();
     let all = [
@@ -110,12 +109,13 @@ fn check_in(go: &Path, version: &str, ways: &[&str], load: usize) {
         ("cgo", &sources[..], &[][..]),
     ];
     let chosen = all.into_iter().filter(|(name, ..)| is_matrix() || ways.contains(name));
-    let build = |(name, sources, flags)| (name, build(go, &format!("{name}-{version}"), sources, flags));
+    let build =
+        |(name, sources, flags)| (name, go::build(root, &format!("{name}-{version}"), sources, flags));
     let programs: Vec<_> = chosen.map(build).collect();
     let (is_busy, name) = if load > 0 { (true, "busy") } else { (false, "whole") };
     let _load = (load > 0).then(|| {
         make_ordinary();
-        Load::start(&Path::new(env!("CARGO_TARGET_TMPDIR")).join("go"), load, 170)
+        Load::start(&go::folder(), load, 170)
     });
     // Programs of one version share the time in which they are profiled.
     let running: Vec<Running> = programs.iter().map(|(_, program)| Running::start(program)).collect();
@@ -140,42 +140,16 @@ fn check_in(go: &Path, version: &str, ways: &[&str], load: usize) {
     assert!(is_sampled || !is_preempted, "no signal handler was sampled");
 }
 
-/// Returns `true` if tests run at length, as in `cargo xtask matrix`.
-fn is_matrix() -> bool {
-    std::env::var_os("TRUTH_MATRIX").is_some()
-}
-
-/// Builds a program, stripped.
-fn build(go: &Path, name: &str, sources: &[&str], flags: &[&str]) -> PathBuf {
-    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("go");
-    std::fs::create_dir_all(&directory).unwrap();
-    let program = directory.join(name);
-    let programs = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs");
-    let status = Command::new(go.join("bin/go"))
-        .args(["build", "-ldflags=-s -w", "-o"])
-        .arg(&program)
-        .args(flags)
-        .args(sources.iter().map(|source| programs.join(source)))
-        .env("GOROOT", go)
-        .env("GOCACHE", directory.join("cache"))
-        .envs([("GOTOOLCHAIN", "local"), ("GO111MODULE", "off"), ("GOFLAGS", "")])
-        .env("CGO_ENABLED", if sources.len() > 1 { "1" } else { "0" })
-        .status()
-        .unwrap();
-    assert!(status.success(), "go build: {status}");
-    program
-}
-
 /// A program whose goroutines all spin.
 struct Running {
-    child: Child,
+    child: Process,
     /// Stacks of the goroutines as the runtime reports them, root first.
     truth: Vec<Vec<String>>,
 }
 
 impl Running {
     fn start(program: &Path) -> Running {
-        let mut child = Command::new(program).stdout(Stdio::piped()).spawn().unwrap();
+        let mut child = Process::start(Command::new(program).stdout(Stdio::piped()));
         let lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
         let truth = lines.take_while(|line| line != "ready").map(|line| {
             let chain = line.strip_prefix("truth ").unwrap_or_else(|| panic!("the program says {line:?}"));
@@ -199,13 +173,6 @@ fn profile(running: &[Running], duration: Duration) -> Profile {
     let builder = running.iter().fold(builder, |builder, running| builder.pid(running.child.id()));
     let profiler = builder.start().unwrap_or_else(|error| panic!("{error}"));
     profiler.run_for(duration).unwrap()
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 /// Verdict on the samples.

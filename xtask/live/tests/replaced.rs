@@ -13,6 +13,8 @@ use ebpf_profiler_core::process::ModuleId;
 use ebpf_profiler_core::profile::{Profile, TraceView};
 use ebpf_profiler_core::trace::{Frame, Stop};
 
+use live_suite::compile;
+
 /// Loads one library after the other from one path; prints when each was in use, in nanoseconds
 /// since 1970.
 const HOST: &str = r#"
@@ -95,9 +97,14 @@ fn check(name: &str, way: &str, build_id: &str) {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("replaced-{name}"));
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder).unwrap();
-    let host = compile(&folder, "host", HOST, &["-no-pie", "-ldl"]);
+    let host = compiled(&folder, "host", HOST, &["-no-pie", "-ldl"]);
     let variants = ["-DWORDS=40", "-DWORDS=400"].map(|words| {
-        compile(&folder, &words[2..], LIBRARY, &["-shared", "-fPIC", "-fomit-frame-pointer", words, build_id])
+        compiled(
+            &folder,
+            &words[2..],
+            LIBRARY,
+            &["-shared", "-fPIC", "-fomit-frame-pointer", words, build_id],
+        )
     });
     let size = |path: &PathBuf| fs::metadata(path).unwrap().len();
     assert_eq!(size(&variants[0]), size(&variants[1]));
@@ -190,11 +197,9 @@ fn numbers(line: &str) -> [u64; 3] {
     numbers.try_into().unwrap()
 }
 
-fn compile(folder: &Path, name: &str, source: &str, flags: &[&str]) -> PathBuf {
+fn compiled(folder: &Path, name: &str, source: &str, flags: &[&str]) -> PathBuf {
     let (code, output) = (folder.join(format!("{name}.c")), folder.join(name));
     fs::write(&code, source).unwrap();
-    let mut gcc = Command::new("gcc");
-    let status = gcc.arg("-O1").args(["-o".as_ref(), output.as_os_str(), code.as_os_str()]).args(flags);
-    assert!(status.status().unwrap().success());
+    compile::gcc(&code, &output, &[&["-O1"], flags].concat());
     output
 }

@@ -3,13 +3,15 @@
 #![expect(clippy::unwrap_used, reason = "a test that can't go on has failed")]
 
 use std::collections::BTreeSet;
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
+use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 use ebpf_profiler_core::profile::Call;
 use ebpf_profiler_core::{Profiler, trace::Frame};
+
+use live_suite::compile;
+use live_suite::process::Process;
 
 /// `outer` has two call sites, so two addresses but one start.
 const SOURCE: &str = "
@@ -24,14 +26,15 @@ int main(void) { for (;;) outer(); }
 fn a_function_without_a_name_is_one_line() {
     test_needs::root!();
     test_needs::programs!("gcc", "nm", "strip");
-    let program = compile();
+    let program =
+        compile::text("stripped-function", "stripped", SOURCE, &["-O1", "-fno-optimize-sibling-calls"]);
     let starts = starts(&program);
-    run("strip", &["--strip-all", program.to_str().unwrap()]);
-    let running = Running(Command::new(&program).spawn().unwrap());
+    assert!(Command::new("strip").arg("--strip-all").arg(&program).status().unwrap().success());
+    let running = Process::start(&mut Command::new(&program));
     let profiler = Profiler::builder()
         .deadline(std::time::Duration::from_secs(120))
         .frequency(499)
-        .pid(running.0.id())
+        .pid(running.id())
         .unwind(ebpf_profiler_unwind::tables())
         .start()
         .unwrap();
@@ -53,16 +56,6 @@ fn a_function_without_a_name_is_one_line() {
     assert!(addresses.len() > shown.len(), "{addresses:x?}");
 }
 
-fn compile() -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("stripped-function");
-    fs::create_dir_all(&folder).unwrap();
-    let (source, program) = (folder.join("stripped.c"), folder.join("stripped"));
-    fs::write(&source, SOURCE).unwrap();
-    let [to, from] = [&program, &source].map(|path| path.to_str().unwrap());
-    run("gcc", &["-O1", "-fno-optimize-sibling-calls", "-o", to, from]);
-    program
-}
-
 /// Returns the start addresses of functions, as `nm` lists them.
 fn starts(program: &Path) -> BTreeSet<u64> {
     let output = Command::new("nm").arg(program).output().unwrap();
@@ -73,18 +66,4 @@ fn starts(program: &Path) -> BTreeSet<u64> {
         matches!(kind, "t" | "T").then(|| u64::from_str_radix(address, 16).unwrap())
     };
     list.lines().filter_map(start).collect()
-}
-
-fn run(program: &str, arguments: &[&str]) {
-    assert!(Command::new(program).args(arguments).status().unwrap().success(), "{program} {arguments:?}");
-}
-
-/// A running program; killed on drop.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.0.kill().unwrap();
-        self.0.wait().unwrap();
-    }
 }

@@ -1,7 +1,9 @@
 //! A running program, and the chain that it prints.
 
 use std::io::{BufRead, BufReader};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{ChildStdout, Command, Stdio};
+
+use crate::process::Process;
 
 /// A script frame as the language reports it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -50,16 +52,6 @@ impl Chain {
     }
 }
 
-/// A process that is ended on drop.
-pub struct Process(pub Child);
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// A running program.
 pub struct Running {
     child: Process,
@@ -72,26 +64,21 @@ pub struct Running {
 impl Running {
     /// Starts the command and waits until it has printed its chain.
     pub fn start(mut command: Command) -> Running {
-        let mut child = command
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        let mut child = Process::start(command.stdin(Stdio::null()).stdout(Stdio::piped()));
         let mut output = BufReader::new(child.stdout.take().unwrap());
         let Some(Chain { calls: chain, .. }) = Chain::read(&mut output) else {
             panic!("{command:?} ended before it was ready")
         };
-        Running { child: Process(child), chain, _output: output }
+        Running { child, chain, _output: output }
     }
 
     /// Returns the process id.
     pub fn pid(&self) -> u32 {
-        self.child.0.id()
+        self.child.id()
     }
 
     /// Sends a signal by its name.
     pub fn signal(&self, name: &str) {
-        let status = Command::new("kill").args([format!("-{name}"), self.pid().to_string()]).status();
-        assert!(status.is_ok_and(|status| status.success()), "no signal {name} for {}", self.pid());
+        self.child.signal(name);
     }
 }

@@ -2,22 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{ChildStdout, Command, Stdio};
 
-/// A frame as the virtual machine reports it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Call {
-    /// Name of the function.
-    pub name: String,
-    /// Empty for a function without lines.
-    pub file: String,
-    /// Line that it runs.
-    pub line: u32,
-}
+use super::chain::Call;
+use crate::process::Process;
 
 /// A running program with its chains.
 pub struct Running {
-    child: Child,
+    child: Process,
     /// Frames of each chain, root first, by the name of its case.
     pub chains: BTreeMap<String, Vec<Call>>,
     /// Kept open: a program whose output is closed ends.
@@ -27,12 +19,8 @@ pub struct Running {
 impl Running {
     /// Starts a command and waits until it has printed its chains.
     pub fn start(mut command: Command) -> Running {
-        let mut child = command
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = Process::start(&mut command);
         let mut output = BufReader::new(child.stdout.take().unwrap());
         let mut chains: BTreeMap<String, Vec<Call>> = BTreeMap::new();
         let mut case = String::new();
@@ -57,12 +45,5 @@ impl Running {
     /// Returns the process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }

@@ -7,7 +7,7 @@ use std::fmt;
 use ebpf_profiler_core::profile::{Call, FrameView, Profile, Sample};
 use ebpf_profiler_core::trace::Frame;
 
-pub use profile::profile;
+pub use profile::{FREQUENCY, profile, profiler};
 
 /// One distinct stack of a process.
 #[derive(Clone, Debug, Default)]

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use ebpf_profiler_core::Profiler;
+use ebpf_profiler_core::live::Builder;
 use ebpf_profiler_core::profile::{Call, Profile};
 
 /// Time before the samples that count: until the tables are ready, stacks are copied, and deep ones
@@ -13,19 +14,16 @@ const WARM_UP: Duration = Duration::from_secs(2);
 /// runtime isn't attached, or it had no time.
 const MORE: u32 = 15;
 
-/// Sampling frequency per CPU, in Hz.
-const FREQUENCY: u32 = 997;
+/// Sampling frequency per CPU of tests that don't depend on it, in Hz.
+pub const FREQUENCY: u32 = 997;
+
+/// Longest time in which samples are unwound and named at the end.
+const DEADLINE: Duration = Duration::from_secs(300);
 
 /// Profiles processes for `duration`, after the warm-up.
 pub fn profile(pids: impl IntoIterator<Item = u32>, duration: Duration) -> Profile {
-    let builder = Profiler::builder()
-        .deadline(Duration::from_secs(120))
-        .frequency(FREQUENCY)
-        .unwind(ebpf_profiler_unwind::tables())
-        .languages(ebpf_profiler_hll::all());
     let pids: Vec<u32> = pids.into_iter().collect();
-    let builder = pids.iter().fold(builder, |builder, &pid| builder.pid(pid));
-    let profiler = builder.start().unwrap_or_else(|error| panic!("{error}"));
+    let profiler = profiler(pids.iter().copied(), FREQUENCY);
     for _ in 0..=MORE {
         std::thread::sleep(WARM_UP);
         let before = profiler.take_profile().unwrap_or_else(|error| panic!("{error}"));
@@ -44,6 +42,18 @@ pub fn profile(pids: impl IntoIterator<Item = u32>, duration: Duration) -> Profi
         summary.samples
     );
     profile
+}
+
+/// Starts a profiler of processes and their children, with the rules of all files and all
+/// languages, at a frequency in Hz.
+pub fn profiler(pids: impl IntoIterator<Item = u32>, frequency: u32) -> Profiler {
+    let builder = Profiler::builder()
+        .deadline(DEADLINE)
+        .frequency(frequency)
+        .unwind(ebpf_profiler_unwind::tables())
+        .languages(ebpf_profiler_hll::all());
+    let builder = pids.into_iter().fold(builder, Builder::pid);
+    builder.start().unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// Returns `true` if a process has a sample with a script frame.

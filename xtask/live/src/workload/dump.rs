@@ -3,11 +3,12 @@
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
 use crate::paths::scratch;
+use crate::process::Process;
 
 /// A core file; deleted on drop.
 pub struct Dump {
@@ -23,29 +24,13 @@ impl Drop for Dump {
     }
 }
 
-/// A running program; killed on drop.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// Returns `true` if all programs are installed. In CI a missing one is an error.
 pub fn are_here(programs: &[&str]) -> bool {
-    let missing: Vec<_> = programs.iter().filter(|program| find(program).is_none()).collect();
+    let missing: Vec<_> = programs.iter().filter(|program| test_needs::find(program).is_none()).collect();
     if !missing.is_empty() {
         test_needs::skip(&format!("not installed: {missing:?}"));
     }
     missing.is_empty()
-}
-
-/// Returns the path of a program in `PATH`.
-pub fn find(program: &str) -> Option<PathBuf> {
-    let paths = std::env::var_os("PATH")?;
-    std::env::split_paths(&paths).map(|folder| folder.join(program)).find(|path| path.is_file())
 }
 
 /// Returns the folder in which the tests build and dump.
@@ -106,12 +91,12 @@ pub fn by_the_kernel(name: &str, program: &Path) -> Option<Dump> {
     Some(Dump { core, program: program.to_owned() })
 }
 
-fn start(command: &mut Command) -> Running {
+fn start(command: &mut Command) -> Process {
     let child = command.stdin(Stdio::null()).stderr(Stdio::null()).spawn();
-    Running(child.unwrap_or_else(|error| unreachable!("{command:?}: {error}; is it installed?")))
+    Process(child.unwrap_or_else(|error| unreachable!("{command:?}: {error}; is it installed?")))
 }
 
-fn take(name: &str, running: &Running, wait: Duration) -> Dump {
+fn take(name: &str, running: &Process, wait: Duration) -> Dump {
     thread::sleep(wait);
     let (pid, prefix) = (running.0.id(), folder().join(name));
     let program = fs::read_link(format!("/proc/{pid}/exe")).unwrap();

@@ -4,12 +4,15 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::Write as _;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use ebpf_profiler_core::Profiler;
 use ebpf_profiler_core::profile::{Call, Kind, Sample};
 use ebpf_profiler_core::trace::Stop;
+
+use crate::process::Process;
+use crate::sampled::profiler;
 
 /// Sampling frequency per CPU, in Hz.
 const FREQUENCY: u32 = 499;
@@ -31,7 +34,7 @@ const MIN_SAMPLES: u64 = 50;
 pub const PARTS: [&str; 3] = ["start", "run", "end"];
 
 /// A program that waits for a line before it begins.
-pub struct Program(Child);
+pub struct Program(Process);
 
 /// Stacks and frames of a part.
 #[derive(Debug, Default)]
@@ -58,7 +61,7 @@ impl Program {
             .args(command.get_args());
         shell.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
         shell.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-        Program(shell.spawn().unwrap())
+        Program(Process::start(&mut shell))
     }
 
     /// Runs the program to its end. `add` gets each sample and the number of its part; those of the
@@ -86,21 +89,7 @@ impl Program {
     }
 
     fn profiler(&self) -> Profiler {
-        Profiler::builder()
-            .deadline(Duration::from_secs(300))
-            .frequency(FREQUENCY)
-            .unwind(ebpf_profiler_unwind::tables())
-            .languages(ebpf_profiler_hll::all())
-            .pid(self.0.id())
-            .start()
-            .unwrap_or_else(|error| panic!("{error}"))
-    }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        profiler([self.0.id()], FREQUENCY)
     }
 }
 

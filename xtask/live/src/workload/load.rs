@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use crate::compile;
+
 /// Busy programs, killed on drop.
 pub struct Load(Vec<Child>);
 
@@ -11,9 +13,7 @@ impl Load {
     /// again if there are many.
     pub fn start(directory: &Path, count: usize, seconds: u32) -> Load {
         let program = directory.join("busy");
-        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/chain.c");
-        let status = Command::new("gcc").args(["-O2", "-o"]).arg(&program).arg(source).status();
-        assert!(status.is_ok_and(|status| status.success()), "a busy program can't be built");
+        compile::gcc(&compile::tests().join("programs/chain.c"), &program, &["-O2"]);
         let seconds = seconds.to_string();
         let mut children: Vec<Child> =
             (0..count).map(|_| start(Command::new(&program).arg(&seconds))).collect();

@@ -4,6 +4,7 @@ pub mod csharp;
 pub mod document;
 pub mod dump;
 pub mod foreign;
+pub mod go;
 pub mod load;
 pub mod placed;
 pub mod sources;

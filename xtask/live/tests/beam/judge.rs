@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use live_suite::reference::chains::Call;
+use live_suite::reference::chain::Call;
 use live_suite::sampled::{Seen, Stack};
 
 /// Frames that are no function of a module.

@@ -1,5 +1,6 @@
 //! Programs of nobody, and a profiler beside them.
 
+use live_suite::compile;
 use live_suite::paths::example;
 use std::fs::{self, Permissions};
 use std::io::{BufRead as _, BufReader};
@@ -32,11 +33,9 @@ impl Scratch {
 
     /// Compiles `owned.c` to a file that only nobody may read.
     pub(crate) fn owned(&self) -> String {
-        let (source, path) =
-            (concat!(env!("CARGO_MANIFEST_DIR"), "/tests/broker/owned.c"), self.path("owned"));
-        let compiled =
-            Command::new("gcc").args(["-O1", "-fno-optimize-sibling-calls", "-o", &path, source]).status();
-        assert!(compiled.unwrap().success());
+        let path = self.path("owned");
+        let flags = ["-O1", "-fno-optimize-sibling-calls"];
+        compile::gcc(&compile::tests().join("broker/owned.c"), Path::new(&path), &flags);
         self.give(&path, 0o700);
         path
     }

@@ -26,6 +26,8 @@ use otelcol::{Options, Otelcol};
 use scratch::Scratch;
 use workload::Workload;
 
+use live_suite::selection::is_matrix;
+
 const SECOND: Duration = Duration::from_secs(1);
 
 /// Functions of the workload that the debug exporter has to show.
@@ -54,11 +56,6 @@ fn the_functions_of_a_workload_arrive_by_each_way() {
         assert_eq!(received.profiles(), account.delivered);
         assert!(account.delivered >= 2 && account.dropped == 0, "{account}");
     }
-}
-
-/// Returns `true` if tests run at length, as in `cargo xtask matrix`.
-pub(crate) fn is_matrix() -> bool {
-    std::env::var_os("TRUTH_MATRIX").is_some()
 }
 
 /// Returns both protocols in the matrix, otherwise the first one: the test is on what they share.

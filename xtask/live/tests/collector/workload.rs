@@ -1,7 +1,10 @@
 //! Programs to profile: one with the known chain main > l1 > spread > l2 > l3 > leaf, and others.
 
 use std::io::Read;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
+
+use live_suite::compile;
 
 use crate::scratch::Scratch;
 
@@ -10,9 +13,8 @@ pub(crate) struct Workload(Child, String);
 
 impl Workload {
     pub(crate) fn start(scratch: &Scratch) -> Workload {
-        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/chain.c");
         let program = scratch.path("chain");
-        assert!(Command::new("gcc").args(["-O1", "-o", &program, source]).status().unwrap().success());
+        compile::gcc(&compile::tests().join("programs/chain.c"), Path::new(&program), &["-O1"]);
         let child = Command::new(&program).arg("600").stdout(Stdio::null()).spawn().unwrap();
         Workload(child, program)
     }

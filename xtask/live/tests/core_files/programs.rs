@@ -6,7 +6,7 @@ use std::time::Duration;
 use examples::{CoreFile, Stack};
 
 use crate::compare::{Difference, compare};
-use live_suite::workload::dump::{after, are_here, build, by_the_kernel, find, folder, source, when_ready};
+use live_suite::workload::dump::{after, are_here, build, by_the_kernel, folder, source, when_ready};
 
 /// Builds a program in the folder of these tests, from a compiler with its options and a source.
 fn built(name: &str, compiler: &[&str], from: &str) -> Command {
@@ -80,7 +80,8 @@ fn count(stack: &Stack, function: &str) -> usize {
 #[ignore = "needs gdb, eu-stack and clang"]
 fn clang() {
     test_needs::programs!("gdb", "gcore", "eu-stack", "clang");
-    let clang = ["clang", "clang-14"].into_iter().find(|name| find(name).is_some()).unwrap_or("clang");
+    let clang =
+        ["clang", "clang-14"].into_iter().find(|name| test_needs::find(name).is_some()).unwrap_or("clang");
     if !are_here(&["gdb", "eu-stack", clang]) {
         return;
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use live_suite::reference::chains::Call;
+use live_suite::reference::chain::Call;
 use live_suite::sampled::{Seen, Stack};
 
 /// Frames that the runtime doesn't report: code that it generates for calls.

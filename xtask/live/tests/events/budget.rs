@@ -1,6 +1,5 @@
 //! The governor: cost is held to the budget, and totals stay those of the program's own count.
 
-use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -10,6 +9,9 @@ use std::time::Duration;
 use ebpf_profiler_core::Profiler;
 use ebpf_profiler_core::live::{Budget, BudgetStats, Health, OffCpu, Trigger, Uprobe};
 use ebpf_profiler_core::profile::Profile;
+
+use live_suite::compile;
+use live_suite::selection::is_matrix;
 
 /// Time in which the governor reaches the budget.
 const SETTLED: Duration = Duration::from_secs(2);
@@ -23,11 +25,6 @@ fn allocations_are_held_to_the_budget_and_their_total_is_right() {
     let held = hold("calls", "20", trigger, 0.2);
     held.check(0);
     assert!(held.profile.sampling_periods().next().is_some_and(|first| first.period > 528));
-}
-
-/// Returns `true` in `cargo xtask matrix`, which has the machine to itself.
-fn is_matrix() -> bool {
-    std::env::var_os("TRUTH_MATRIX").is_some()
 }
 
 /// A profiled run with a budget.
@@ -161,14 +158,8 @@ impl Load {
 }
 
 fn build(mode: &str) -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("events/budget").join(mode);
-    fs::create_dir_all(&folder).unwrap();
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/events/programs/budget.c");
-    let path = folder.join("budget");
-    let mut gcc = Command::new("gcc");
-    gcc.args(["-O1", "-g", "-fno-optimize-sibling-calls", "-pthread", "-o"]).arg(&path).arg(source);
-    assert!(gcc.status().unwrap().success());
-    path
+    let flags = ["-O1", "-g", "-fno-optimize-sibling-calls", "-pthread"];
+    compile::program(&format!("events/budget/{mode}"), "events/programs/budget.c", &flags)
 }
 
 /// Budgets of other kinds.

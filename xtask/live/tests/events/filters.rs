@@ -11,6 +11,8 @@ use ebpf_profiler_core::Profiler;
 use ebpf_profiler_core::live::{Builder, Filter, Health, OffCpu, Trigger, Uprobe};
 use ebpf_profiler_core::profile::{Kind, Profile};
 
+use live_suite::compile;
+
 /// Calls of a program, its child and its second thread for each line that it reads.
 const CALLS: u64 = 15_000;
 
@@ -178,13 +180,8 @@ struct Pair {
 
 impl Pair {
     fn start(test: &str) -> Pair {
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("events/filters").join(test);
-        fs::create_dir_all(&folder).unwrap();
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/events/programs/filters.c");
-        let path = folder.join("filters");
-        let mut gcc = Command::new("gcc");
-        gcc.args(["-O1", "-g", "-pthread", "-o"]).arg(&path).arg(source);
-        assert!(gcc.status().unwrap().success());
+        let folder = format!("events/filters/{test}");
+        let path = compile::program(&folder, "events/programs/filters.c", &["-O1", "-g", "-pthread"]);
         let start = |name| {
             let mut command = Command::new(&path);
             let mut child = command.arg(name).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();

@@ -10,6 +10,7 @@ use ebpf_profiler_core::profile::{Profile, Unit};
 
 use crate::points::{LIBRARIES, OTHERS};
 use crate::program::{is_in, sum};
+use live_suite::selection::is_matrix;
 use live_suite::workload::steps::{Running, build};
 
 /// Turns of `in_use.c`.
@@ -226,11 +227,6 @@ fn profiler_follows_a_storm_of_allocations() {
     assert!((samples - expected).abs() < expected.sqrt() * 6.0 + 20.0, "{samples} of {expected}");
     assert_eq!(of(&profile, "storm_of"), 0);
     assert_none_lost(&health);
-}
-
-/// Returns `true` in `cargo xtask matrix`, which has the machine to itself.
-fn is_matrix() -> bool {
-    std::env::var_os("TRUTH_MATRIX").is_some()
 }
 
 fn of(profile: &Profile, function: &str) -> u64 {

@@ -4,6 +4,8 @@ use ebpf_profiler_core::Profiler;
 use ebpf_profiler_core::live::Trigger;
 use ebpf_profiler_core::profile::{Kind, Sample};
 
+use live_suite::selection::is_matrix;
+
 use crate::bpftrace::Bpftrace;
 use crate::switches::Waits;
 use crate::workload::{Program, Run, WAITERS, chain};
@@ -98,7 +100,7 @@ fn totals_of_a_tenth_of_the_waits_are_unbiased() {
     test_needs::root!();
     test_needs::programs!("gcc");
     let program = Program::build("off_cpu_share");
-    let runs = if std::env::var_os("TRUTH_MATRIX").is_some() { 100 } else { 1 };
+    let runs = if is_matrix() { 100 } else { 1 };
     let mut scores = Vec::new();
     for _ in 0..runs {
         let run = program.profile("waits", &["off-cpu:0ns:0.1"]);

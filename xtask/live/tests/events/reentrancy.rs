@@ -1,14 +1,15 @@
 //! Events that interrupt one another: each is in the profile or counted as lost.
 
 use std::io::{BufRead, BufReader, Write};
-use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
-use std::{env, fs};
 
 use ebpf_profiler_core::Profiler;
 use ebpf_profiler_core::live::{Trigger, Uprobe};
 use ebpf_profiler_core::profile::{Profile, Sample};
+
+use live_suite::compile;
+use live_suite::selection::is_matrix;
 
 use crate::tracefs;
 use crate::workload::chain;
@@ -27,15 +28,9 @@ fn interrupted_events_are_sampled_or_counted_as_lost() {
     test_needs::root!();
     test_needs::programs!("gcc");
     tracefs::mount().unwrap();
-    let is_matrix = env::var_os("TRUTH_MATRIX").is_some();
-    let rounds = if is_matrix { MATRIX_ROUNDS } else { ROUNDS };
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("events/reentrancy");
-    fs::create_dir_all(&folder).unwrap();
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/events/programs/reentrancy.c");
-    let path = folder.join("reentrancy");
-    let mut gcc = Command::new("gcc");
-    gcc.args(["-O1", "-g", "-pthread", "-o"]).arg(&path).arg(source);
-    assert!(gcc.status().unwrap().success());
+    let rounds = if is_matrix() { MATRIX_ROUNDS } else { ROUNDS };
+    let path =
+        compile::program("events/reentrancy", "events/programs/reentrancy.c", &["-O1", "-g", "-pthread"]);
 
     let mut command = Command::new(&path);
     let mut child =

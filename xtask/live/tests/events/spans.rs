@@ -12,6 +12,8 @@ use ebpf_profiler_core::Profiler;
 use ebpf_profiler_core::live::{Health, Trigger};
 use ebpf_profiler_core::profile::{Profile, Sample, Unit};
 
+use live_suite::compile;
+
 use crate::tracefs;
 use crate::workload::chain;
 
@@ -282,13 +284,8 @@ fn folder(test: &str) -> PathBuf {
 
 /// Builds the program for one test.
 fn build(test: &str) -> PathBuf {
-    let folder = folder(test);
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/events/programs/spans.c");
-    let program = folder.join("spans");
-    let mut gcc = Command::new("gcc");
-    gcc.args(["-O1", "-g", "-fno-optimize-sibling-calls", "-pthread", "-o"]).arg(&program).arg(source);
-    assert!(gcc.status().unwrap().success());
-    program
+    let flags = ["-O1", "-g", "-fno-optimize-sibling-calls", "-pthread"];
+    compile::program(&format!("events/spans/{test}"), "events/programs/spans.c", &flags)
 }
 
 /// Returns `true` if the stack of a sample has these functions in a row, the root first.

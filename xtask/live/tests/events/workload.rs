@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Once;
 use std::time::Duration;
@@ -13,6 +13,8 @@ use ebpf_profiler_core::elf::Elf;
 use ebpf_profiler_core::live::{Builder, Health, Trigger};
 use ebpf_profiler_core::profile::{Profile, Sample};
 use ebpf_profiler_core::unwind::UnwindCompiler as _;
+
+use live_suite::compile;
 
 use crate::switches::{self, Switches, Waits};
 use crate::tracefs;
@@ -51,14 +53,8 @@ pub(crate) struct Run {
 impl Program {
     /// Builds the program for one test.
     pub(crate) fn build(test: &str) -> Program {
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("events").join(test);
-        fs::create_dir_all(&folder).unwrap();
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/events/programs/events.c");
-        let program = folder.join("events");
-        let mut gcc = Command::new("gcc");
-        gcc.args(["-O1", "-g", "-fno-optimize-sibling-calls", "-pthread", "-o"]).arg(&program).arg(source);
-        assert!(gcc.status().unwrap().success());
-        Program(program)
+        let flags = ["-O1", "-g", "-fno-optimize-sibling-calls", "-pthread"];
+        Program(compile::program(&format!("events/{test}"), "events/programs/events.c", &flags))
     }
 
     /// Profiles the threads of `mode` on these triggers.

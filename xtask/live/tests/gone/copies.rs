@@ -3,7 +3,8 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+
+use live_suite::compile::{gcc, tests};
 
 /// The part of the names that is replaced.
 const NUMBER: &[u8] = b"AAAAAA";
@@ -55,9 +56,7 @@ impl Drop for Copies {
 }
 
 fn compile(source: &str, output: &Path, flags: &[&str]) {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/gone").join(source);
-    let compiled = Command::new("gcc").arg("-o").arg(output).arg(source).args(flags).status();
-    assert!(compiled.unwrap().success());
+    gcc(&tests().join("gone").join(source), output, flags);
 }
 
 /// Replaces all occurrences of `from` by as many bytes. Returns their number.

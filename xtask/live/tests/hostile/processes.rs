@@ -12,6 +12,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use live_suite::paths::example;
+use live_suite::selection::is_matrix;
 
 use crate::scratch::{NOBODY, ORDINARY, Process, Scratch, give_to_nobody};
 
@@ -79,7 +80,7 @@ fn endless_short_programs_leave_nothing_behind() {
     let folder = scratch.path("");
     let attackers: Vec<_> =
         (0..2).map(|_| Process::start(Command::new(&program).arg(&folder).uid(NOBODY))).collect();
-    let seconds = if std::env::var_os("TRUTH_MATRIX").is_some() { 20 } else { 10 };
+    let seconds = if is_matrix() { 20 } else { 10 };
     let profile = profile(&scratch, seconds);
     drop(attackers);
     profile.require_ordinary();

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use live_suite::compile;
 use live_suite::paths::example;
 
 /// User id of nobody.
@@ -50,8 +51,7 @@ impl Scratch {
     /// Compiles a C program.
     pub(crate) fn compile(&self, source: &Path, flags: &[&str]) -> PathBuf {
         let program = self.0.join("program");
-        let compiled = Command::new("cc").args(flags).arg("-o").arg(&program).arg(source).status();
-        assert!(compiled.unwrap().success());
+        compile::gcc(source, &program, flags);
         program
     }
 

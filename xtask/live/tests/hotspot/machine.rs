@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use ebpf_profiler_core::Profiler;
 use ebpf_profiler_core::profile::Profile;
 
 use live_suite::paths::fixtures;
+use live_suite::sampled::{FREQUENCY, profiler};
 
 use crate::judge::{Rules, Verdict};
 
@@ -88,7 +88,7 @@ impl Machine {
             println!("Java {} {mode}: not supported", self.version);
             return Vec::new();
         };
-        let profiler = profiler(&running.iter().map(|program| program.child.id()).collect::<Vec<_>>());
+        let profiler = profiler(running.iter().map(|program| program.child.id()), FREQUENCY);
         // The first samples of a process are unwound from copies of its stack, which are short while many
         // processes begin.
         std::thread::sleep(ATTACH);
@@ -134,7 +134,7 @@ impl Machine {
         let mut failed = Vec::new();
         // Two at a time leave the profiler some time of two CPUs.
         for chains in chains.chunks(2) {
-            let profiler = profiler(&[std::process::id()]);
+            let profiler = profiler([std::process::id()], FREQUENCY);
             let start = |chain: &&str| {
                 let child = self.command(chain, &[], &classes).args(["0.5", "1", "start"]).spawn().unwrap();
                 Running { chain: (*chain).to_owned(), child, rules: Rules::default() }
@@ -187,17 +187,6 @@ impl Drop for Running {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-/// Profiles processes and their children.
-fn profiler(pids: &[u32]) -> Profiler {
-    let builder = Profiler::builder()
-        .deadline(Duration::from_secs(120))
-        .frequency(997)
-        .unwind(ebpf_profiler_unwind::tables())
-        .languages(ebpf_profiler_hll::all());
-    let builder = pids.iter().fold(builder, |builder, &pid| builder.pid(pid));
-    builder.start().unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// Returns the folder of other languages' compilers and libraries.

@@ -2,10 +2,13 @@
 //! and of one whose virtual machine is awaited.
 
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use ebpf_profiler_core::Profiler;
+
+use live_suite::compile;
+use live_suite::process::Process;
 
 use crate::machine::{Machine, compile};
 
@@ -18,9 +21,6 @@ const PHASE: Duration = Duration::from_millis(2500);
 /// Most raw samples of a process whose virtual machine is awaited, and of the beginnings of
 /// processes.
 const MAX_RAW_SAMPLES: u64 = 2 * 1024 + 200;
-
-/// A process that is ended when this is dropped.
-struct Running(Child);
 
 /// Samples of a phase: all, and those that were sent raw.
 #[derive(Debug)]
@@ -40,10 +40,10 @@ impl Phase {
 /// after that.
 pub(crate) fn check_plain_program() {
     let profiler = profiler();
-    let plain = Running::program(&[]);
+    let plain = program(&[]);
     next_phase(&profiler);
     let before = next_phase(&profiler);
-    let java = Running::java();
+    let java = java();
     let start = next_phase(&profiler);
     let after = next_phase(&profiler);
     println!("before {before:?}, start of a virtual machine {start:?}, after {after:?}");
@@ -58,7 +58,7 @@ pub(crate) fn check_plain_program() {
 pub(crate) fn check_library_without_machine(machine: &Machine) {
     let library = machine.java.parent().unwrap().join("../lib/server/libjvm.so");
     let profiler = profiler();
-    let program = Running::program(&[&library]);
+    let program = program(&[&library]);
     let start = next_phase(&profiler);
     let mut last = next_phase(&profiler);
     let mut raw = start.raw + last.raw;
@@ -97,30 +97,18 @@ fn next_phase(profiler: &Profiler) -> Phase {
     Phase { samples: after[0] - samples, raw: after[1] - raw }
 }
 
-impl Running {
-    fn program(arguments: &[&Path]) -> Running {
-        Running(Command::new(build()).args(arguments).spawn().unwrap())
-    }
-
-    fn java() -> Running {
-        let mut command = Command::new("java");
-        command.arg("-cp").arg(compile()).args(["Chains", "recursion", "1", "60"]);
-        Running(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
-    }
+/// Starts `programs/awaited.c`.
+fn program(arguments: &[&Path]) -> Process {
+    Process::start(Command::new(build()).args(arguments))
 }
 
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+fn java() -> Process {
+    let mut command = Command::new("java");
+    command.arg("-cp").arg(compile()).args(["Chains", "recursion", "1", "60"]);
+    Process::start(command.stdout(Stdio::null()).stderr(Stdio::null()))
 }
 
 /// Compiles `programs/awaited.c`.
 fn build() -> PathBuf {
-    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("awaited");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/hotspot/programs/awaited.c");
-    let gcc = Command::new("gcc").arg("-O1").arg(source).arg("-o").arg(&program).arg("-ldl").status();
-    assert!(gcc.unwrap().success(), "gcc");
-    program
+    compile::program("hotspot", "hotspot/programs/awaited.c", &["-O1", "-ldl"])
 }

@@ -15,11 +15,11 @@ use std::process::{Child, Command, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use ebpf_profiler_core::Profiler;
 use ebpf_profiler_core::profile::{Kind, Profile};
 
 use crate::machine::{Machine, compile};
 use live_suite::comparison::chi_squared::{chi_squared, limit};
+use live_suite::sampled::{FREQUENCY, profiler};
 
 /// The functions of `Shares.java`.
 const FUNCTIONS: [&str; 4] = ["first", "second", "third", "fourth"];
@@ -46,14 +46,7 @@ pub(crate) fn check(machine: &Machine) {
         String::from_utf8_lossy(&output.stdout).into_owned()
     };
     let file = recording();
-    let profiler = Profiler::builder()
-        .deadline(Duration::from_secs(120))
-        .frequency(997)
-        .unwind(ebpf_profiler_unwind::tables())
-        .languages(ebpf_profiler_hll::all())
-        .pid(pid)
-        .start()
-        .unwrap_or_else(|error| panic!("{error}"));
+    let profiler = profiler([pid], FREQUENCY);
     jcmd(&["JFR.start", "name=shares", "settings=profile"]);
     let end = Instant::now() + PROFILE;
     while Instant::now() < end {

@@ -31,6 +31,7 @@ use judge::judge;
 use live_suite::reference::chain::Running;
 use live_suite::sampled::Seen;
 use live_suite::sampled::{profile, stacks};
+use live_suite::selection::is_wanted;
 
 /// Profiling time of all chains together.
 const DURATION: Duration = Duration::from_secs(8);
@@ -201,8 +202,6 @@ mod matrix {
 
 /// Runs all chains at the same time in one program, and fails if one of them isn't good.
 fn check(name: &str, host: &Host) {
-    let wanted = std::env::var("TRUTH_CHAIN").unwrap_or_default();
-    let is_wanted = |case: &str| wanted.split(',').any(|part| case.contains(part));
     let is_there = |case: &str| case != "states" || host.exports_interface();
     let cases: Vec<_> = CASES.iter().filter(|(case, _)| is_wanted(case) && is_there(case)).collect();
     let running: Vec<_> = cases

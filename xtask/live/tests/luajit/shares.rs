@@ -1,11 +1,9 @@
 //! Shares of functions compared with those of LuaJIT's own profiler, `-jp`, which samples the same
 //! run.
 
-use ebpf_profiler_core::Profiler;
-
 use crate::host::Host;
 use live_suite::comparison::chi_squared::{chi_squared, limit};
-use live_suite::sampled::{Seen, Stack, stacks};
+use live_suite::sampled::{FREQUENCY, Seen, Stack, profiler, stacks};
 
 /// The functions that the program spends its time in.
 const FUNCTIONS: [&str; 4] = ["first", "second", "third", "fourth"];
@@ -23,13 +21,7 @@ const SECONDS: &str = "6";
 const MIN_SAMPLES: u64 = 300;
 
 fn check(options: &[&str]) {
-    let builder = Profiler::builder()
-        .deadline(std::time::Duration::from_secs(120))
-        .frequency(997)
-        .unwind(ebpf_profiler_unwind::tables())
-        .languages(ebpf_profiler_hll::all())
-        .pid(std::process::id());
-    let profiler = builder.start().unwrap_or_else(|error| panic!("{error}"));
+    let profiler = profiler([std::process::id()], FREQUENCY);
     let output = Host::installed(options).command("shares.lua").arg(SECONDS).output().unwrap();
     let (profile, _) = profiler.finish().unwrap_or_else(|error| panic!("{error}"));
     let mut sampled = Counts::default();

@@ -13,8 +13,8 @@
 
 mod judge;
 
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
+use std::path::PathBuf;
+use std::process::Command;
 use std::time::Duration;
 
 use ebpf_profiler_core::language::Language;
@@ -22,6 +22,9 @@ use ebpf_profiler_core::profile::Profile;
 use ebpf_profiler_core::{Profiler, testing};
 use examples::toy::{Toy, ToyArray, ToyCompiled};
 use judge::Outcome;
+
+use live_suite::compile;
+use live_suite::process::Process;
 
 /// Stacks of the interpreted script: calls at lines 9 and 5, work at lines 2 and 6. The first line
 /// of a function is its entry.
@@ -55,7 +58,7 @@ fn toy_languages_pass_conformance_test() {
     let languages: [(&dyn Language, &str); 3] =
         [(&Toy, "toy"), (&ToyArray, "array"), (&ToyCompiled, "compiled")];
     for (language, source) in languages {
-        let file = std::fs::read(compile("conformance", source)).unwrap();
+        let file = std::fs::read(compiled("conformance", source)).unwrap();
         assert_eq!(testing::language(language, &file), Ok(()));
     }
 }
@@ -116,36 +119,21 @@ fn compiled_functions_are_named_at_each_instruction() {
 
 /// Profiles the runtime of a language for 3 seconds.
 fn profile(language: impl Language + 'static, source: &str, arguments: &[&str]) -> Profile {
-    let mut running = Running(Command::new(compile("live", source)).args(arguments).spawn().unwrap());
+    let mut running = Process::start(Command::new(compiled("live", source)).args(arguments));
     let profiler = Profiler::builder()
         .deadline(Duration::from_secs(60))
         .frequency(499)
-        .pid(running.0.id())
+        .pid(running.id())
         .unwind(ebpf_profiler_unwind::tables())
         .languages([Box::new(language) as _])
         .start()
         .unwrap_or_else(|error| panic!("{error}"));
     let profile = profiler.run_for(Duration::from_secs(3)).unwrap();
-    assert!(running.0.try_wait().unwrap().is_none(), "{source} has ended");
+    assert!(running.try_wait().unwrap().is_none(), "{source} has ended");
     profile
 }
 
-fn compile(name: &str, source: &str) -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("toy-{name}"));
-    std::fs::create_dir_all(&folder).unwrap();
-    let program = folder.join(source);
-    let source = format!("{}/../../examples/src/toy/{source}.c", env!("CARGO_MANIFEST_DIR"));
-    let status =
-        Command::new("gcc").args(["-O2", "-rdynamic", &source, "-o"]).arg(&program).status().unwrap();
-    assert!(status.success());
-    program
-}
-
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+fn compiled(name: &str, source: &str) -> PathBuf {
+    let source = format!("../../../examples/src/toy/{source}.c");
+    compile::program(&format!("toy-{name}"), &source, &["-O2", "-rdynamic"])
 }

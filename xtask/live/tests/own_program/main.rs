@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use live_suite::compile;
 use live_suite::paths::example;
 
 /// Number of calls of the program; the N-th writes N bytes.
@@ -79,9 +80,7 @@ fn is_waiting(pid: u32) -> bool {
 
 fn build(folder: &Path) -> PathBuf {
     let program = folder.join("writer");
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/own_program/writer.c");
-    let mut gcc = Command::new("gcc");
-    assert!(gcc.args(["-O2", "-g", source, "-o"]).arg(&program).status().unwrap().success());
+    compile::gcc(&compile::tests().join("own_program/writer.c"), &program, &["-O2", "-g"]);
     program
 }
 

@@ -29,10 +29,12 @@ use std::time::Duration;
 
 use interpreter::Interpreter;
 use live_suite::comparison::Verdict;
-use live_suite::reference::chain::{Call, Chain, Process, Running};
+use live_suite::process::Process;
+use live_suite::reference::chain::{Call, Chain, Running};
 use live_suite::reference::printed::printed;
 use live_suite::sampled::{Seen, Stack};
 use live_suite::sampled::{profile, stacks};
+use live_suite::selection::is_wanted;
 
 /// Profiling time of all chains together, and of those that run in threads.
 const DURATION: Duration = Duration::from_secs(6);
@@ -270,11 +272,6 @@ struct Subject {
     chain: Vec<Call>,
 }
 
-fn is_wanted(chain: &str) -> bool {
-    let wanted = std::env::var("TRUTH_CHAIN").unwrap_or_default();
-    wanted.split(',').any(|part| chain.contains(part))
-}
-
 /// Runs all chains at the same time under one interpreter, and fails if one of them isn't good.
 fn check(interpreter: &Interpreter) {
     let cases: Vec<_> = CASES.iter().filter(|(name, _)| is_wanted(name)).collect();
@@ -303,7 +300,7 @@ fn check_threads(interpreter: &Interpreter) {
     std::fs::create_dir_all(&outside).unwrap();
     let names: Vec<_> = IN_THREADS.iter().copied().filter(|name| is_wanted(name)).collect();
     let mut command = interpreter.command(&["threads", &folder.display().to_string()]);
-    let running = Process(command.args(&names).spawn().unwrap());
+    let running = Process::start(command.args(&names));
     let subject = |&name: &&'static str| {
         let Some(Chain { calls: mut chain, .. }) = printed(&outside.join(name)) else {
             panic!("{}: {name} is not ready", interpreter.name);
@@ -312,7 +309,7 @@ fn check_threads(interpreter: &Interpreter) {
         // the thread.
         assert_eq!([&*chain[0].name, &*chain[1].name], ["{main}", "(eval)"]);
         chain.drain(..2);
-        Subject { name, argument: "", pid: running.0.id(), thread: Some(name), chain }
+        Subject { name, argument: "", pid: running.id(), thread: Some(name), chain }
     };
     let subjects: Vec<_> = names.iter().map(subject).collect();
     std::fs::write(outside.join("go"), "").unwrap();

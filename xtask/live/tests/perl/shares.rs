@@ -2,7 +2,8 @@
 //! same run.
 
 use crate::interpreter::Interpreter;
-use live_suite::comparison::shares::{CHANCE, of_shares, parse, run};
+use live_suite::comparison::chi_squared::{limit, of_shares};
+use live_suite::comparison::shares::{parse, run};
 
 /// Prints `SUB<TAB>SECONDS` lines of a file of NYTProf.
 const PRINT: &str =
@@ -23,11 +24,12 @@ pub(crate) fn check(perl: &Interpreter) {
     let printed = String::from_utf8_lossy(&output.stdout);
     let _ = std::fs::remove_file(perl.outside(file.as_ref()));
     let measured = parse(&printed, "main::");
-    let chance = of_shares(&sampled, &measured);
+    let limit = limit(sampled.len());
+    let chi_squared = of_shares(&sampled, &measured);
     println!(
-        "Perl {}: {sampled:?} sampled, {measured:?} s by NYTProf: chi-squared {chance:.1} (limit {CHANCE})",
+        "Perl {}: {sampled:?} sampled, {measured:?} s by NYTProf: chi-squared {chi_squared:.1} (limit {limit})",
         perl.name
     );
     assert!(sampled.iter().sum::<f64>() >= MIN_SAMPLES && measured[0] > 0.0, "{sampled:?}, {printed}");
-    assert!(chance < CHANCE, "{sampled:?}, but {measured:?} s by NYTProf");
+    assert!(chi_squared < limit, "{sampled:?}, but {measured:?} s by NYTProf");
 }

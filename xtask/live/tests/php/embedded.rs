@@ -5,7 +5,8 @@ use std::process::Command;
 
 use crate::interpreter::Interpreter;
 use crate::{Subject, cases, check_subjects};
-use live_suite::reference::chain::{Process, Running};
+use live_suite::process::Process;
+use live_suite::reference::chain::Running;
 use live_suite::reference::printed::printed;
 
 /// Runs all chains at the same time, each in a program with PHP's library, and fails if one of them
@@ -55,12 +56,12 @@ pub(crate) fn check_threads(name: &str) {
     let mut command = Command::new(&program);
     command.arg(programs.join("chains.php")).arg(&folder);
     command.args(cases.iter().flat_map(|case| [case.chain, case.argument]));
-    let process = Process(command.spawn().unwrap());
+    let process = Process::start(&mut command);
     let subject = |case: &&'static crate::Case| {
         let chain = printed(&folder.join(case.chain));
         let mut chain = chain.unwrap_or_else(|| panic!("{} is not ready", case.name)).calls;
         chain[0].name = "{eval}".to_owned();
-        Subject { case, pid: process.0.id(), thread: Some(case.chain.to_owned()), chain }
+        Subject { case, pid: process.id(), thread: Some(case.chain.to_owned()), chain }
     };
     let subjects: Vec<_> = cases.iter().map(subject).collect();
     check_subjects(&format!("{name} embedded"), false, &subjects);

@@ -38,6 +38,7 @@ use interpreter::Interpreter;
 use judge::judge;
 use live_suite::reference::chain::{Call, Running};
 use live_suite::sampled::{Stack, profile, stacks};
+use live_suite::selection::{is_matrix, is_wanted};
 use server::Kind;
 
 /// Minimum number of exact samples, of 1,000.
@@ -303,10 +304,7 @@ struct Subject {
 
 /// Returns the chains that a version has.
 fn cases(version: (u32, u32)) -> Vec<&'static Case> {
-    let wanted = std::env::var("TRUTH_CHAIN").unwrap_or_default();
-    let is_wanted =
-        |case: &&Case| case.since <= version && wanted.split(',').any(|part| case.name.contains(part));
-    CASES.iter().filter(is_wanted).collect()
+    CASES.iter().filter(|case| case.since <= version && is_wanted(case.name)).collect()
 }
 
 /// Runs all chains at the same time under one interpreter, and fails if one of them isn't good.
@@ -353,9 +351,4 @@ fn check_subjects(name: &str, has_jit: bool, subjects: &[Subject]) {
 /// Returns the profiling time of all chains together.
 fn duration() -> Duration {
     Duration::from_secs(if is_matrix() { 8 } else { 4 })
-}
-
-/// Returns `true` in the test of all versions, which has more time.
-fn is_matrix() -> bool {
-    std::env::var_os("TRUTH_MATRIX").is_some()
 }

@@ -2,8 +2,9 @@
 //! run.
 
 use crate::interpreter::Interpreter;
-use crate::is_matrix;
-use live_suite::comparison::shares::{CHANCE, of_counts, parse, run};
+use live_suite::comparison::chi_squared::{limit, of_counts};
+use live_suite::comparison::shares::{parse, run};
+use live_suite::selection::is_matrix;
 
 /// Least number of samples of excimer.
 const MIN_SAMPLES: f64 = 100.0;
@@ -17,10 +18,11 @@ pub(crate) fn check(version: &str) {
     let seconds = if is_matrix() { "25" } else { "5" };
     let (sampled, printed) = run(php.command("shares.php", &[seconds]), "");
     let excimer = parse(&printed, "");
-    let chance = of_counts(&sampled, &excimer);
+    let limit = limit(sampled.len());
+    let chi_squared = of_counts(&sampled, &excimer);
     println!(
-        "PHP {version}: {sampled:?} sampled, {excimer:?} by excimer: chi-squared {chance:.1} (limit {CHANCE})"
+        "PHP {version}: {sampled:?} sampled, {excimer:?} by excimer: chi-squared {chi_squared:.1} (limit {limit})"
     );
     assert!(excimer.iter().sum::<f64>() >= MIN_SAMPLES, "few samples of excimer: {printed}");
-    assert!(chance < CHANCE, "{sampled:?}, but {excimer:?} by excimer");
+    assert!(chi_squared < limit, "{sampled:?}, but {excimer:?} by excimer");
 }

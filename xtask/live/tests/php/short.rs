@@ -13,9 +13,8 @@
 use std::fs;
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use ebpf_profiler_core::Profiler;
 use ebpf_profiler_core::profile::Sample;
 use ebpf_profiler_core::trace::Stop;
 
@@ -24,7 +23,7 @@ use crate::served;
 use crate::server::{Kind, Server, Workers};
 use crate::{PER_MILLE, duration};
 use live_suite::comparison::Verdict;
-use live_suite::sampled::{Seen, Stack, stacks_of};
+use live_suite::sampled::{FREQUENCY, Seen, Stack, profiler, stacks_of};
 
 /// Number of scripts.
 const SCRIPTS: u32 = 12;
@@ -70,13 +69,7 @@ pub(crate) fn check(version: &str, settings: &[&str]) {
     for number in 1..=SCRIPTS {
         fs::write(server.outside.join(format!("{number}.php")), script(number)).unwrap();
     }
-    let builder = Profiler::builder()
-        .deadline(Duration::from_secs(120))
-        .frequency(997)
-        .unwind(ebpf_profiler_unwind::tables())
-        .languages(ebpf_profiler_hll::all());
-    let builder = server.pids().into_iter().fold(builder, |builder, pid| builder.pid(pid));
-    let profiler = builder.start().unwrap_or_else(|error| panic!("{error}"));
+    let profiler = profiler(server.pids(), FREQUENCY);
     let answers = send(&server);
     let folder = server.folder.display().to_string();
     drop(server);

@@ -3,6 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use live_suite::compile;
+use live_suite::selection::is_matrix;
+
 use crate::colors::Colors;
 use crate::interpreter::{self, Interpreter, programs};
 use crate::phases::{Fate, Phase};
@@ -12,7 +15,7 @@ use crate::workload::Running;
 
 /// Profiling time of each program, in seconds.
 fn seconds() -> u32 {
-    if interpreter::is_matrix() { 8 } else { 5 }
+    if is_matrix() { 8 } else { 5 }
 }
 
 /// Loads, uses, unloads and reloads the library of an interpreter, at the same address and
@@ -127,7 +130,7 @@ fn each_with_another(what: &str, attempt: impl Fn(&Interpreter, &Interpreter) ->
         return test_needs::skip("two interpreters with shared libraries are needed");
     }
     // The newest with the oldest only: half the time of both orders.
-    let first = if interpreter::is_matrix() { 0 } else { interpreters.len() - 1 };
+    let first = if is_matrix() { 0 } else { interpreters.len() - 1 };
     let mut failures = String::new();
     for (index, one) in interpreters.iter().enumerate().skip(first) {
         let (is_good, outcome) = attempt(one, &interpreters[(index + 1) % interpreters.len()]);
@@ -191,10 +194,6 @@ fn bare(mut command: Command) -> Command {
 
 /// Builds one of the programs, as a distribution does.
 fn build(source: &str) -> PathBuf {
-    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(source).with_extension("");
     let flags = ["-O2", "-fomit-frame-pointer", "-Wall", "-Wextra", "-Werror", "-pthread"];
-    let status =
-        Command::new("gcc").args(flags).arg(programs().join(source)).arg("-o").arg(&program).status();
-    assert!(status.is_ok_and(|status| status.success()), "{source} can't be built");
-    program
+    compile::program("python", &format!("python/programs/{source}"), &flags)
 }

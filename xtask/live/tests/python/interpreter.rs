@@ -4,6 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use live_suite::selection::is_matrix;
+
 /// One interpreter.
 #[derive(Clone, Debug)]
 pub(crate) struct Interpreter {
@@ -23,11 +25,6 @@ pub(crate) struct Version {
     pub(crate) major: u32,
     pub(crate) minor: u32,
     pub(crate) is_unlocked: bool,
-}
-
-/// Returns `true` if all versions are tested in full, as `cargo xtask matrix` does.
-pub(crate) fn is_matrix() -> bool {
-    std::env::var_os("TRUTH_MATRIX").is_some()
 }
 
 /// Returns the interpreters to test that satisfy `fits`: the oldest and the newest, or all in the

@@ -16,6 +16,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::time::Duration;
 
+use live_suite::selection::is_matrix;
+
 use crate::interpreter::{self, Interpreter};
 use crate::profiler::profile;
 use crate::seen::{Seen, Stack, stacks};
@@ -64,11 +66,7 @@ fn run(interpreter: &Interpreter, workload: &[&str]) -> Outcome {
     command.args(&workload[1..]).env("PYTHONPERFSUPPORT", "1");
     let running = Running::start(command, usize::from(workload[0] != "mix.py"));
     let (profile, ()) = profile(&[running.pid()], || {
-        std::thread::sleep(Duration::from_secs(if interpreter::is_matrix() {
-            MATRIX_SECONDS
-        } else {
-            SECONDS
-        }));
+        std::thread::sleep(Duration::from_secs(if is_matrix() { MATRIX_SECONDS } else { SECONDS }));
         running.signal("STOP");
     });
     let path = interpreter.file(&format!("/tmp/perf-{}.map", running.pid()));
@@ -185,7 +183,7 @@ mod matrix {
         test_needs::file!(interpreter::target().join("fixtures/python/list"), "cargo xtask pythons");
         let (mut failures, mut tried) = (String::new(), 0);
         let mut interpreters = interpreter::chosen(|each| !each.version().is_before(3, 12));
-        if !interpreter::is_matrix() {
+        if !is_matrix() {
             interpreters.drain(..interpreters.len() - 1);
         }
         for interpreter in interpreters {

@@ -1,6 +1,5 @@
 //! The profiler under test, as all comparisons run it.
 
-use ebpf_profiler_core::Profiler;
 use ebpf_profiler_core::live::Health;
 use ebpf_profiler_core::profile::Profile;
 
@@ -15,15 +14,7 @@ pub(crate) fn profile<T>(pids: &[u32], meanwhile: impl FnOnce() -> T) -> (Profil
 
 /// Profiles like [`profile`] and returns the profiler's counters too.
 pub(crate) fn profile_and_count<T>(pids: &[u32], meanwhile: impl FnOnce() -> T) -> (Profile, Health, T) {
-    let mut builder = Profiler::builder()
-        .deadline(std::time::Duration::from_secs(120))
-        .frequency(FREQUENCY)
-        .unwind(ebpf_profiler_unwind::tables())
-        .languages(ebpf_profiler_hll::all());
-    for &pid in pids {
-        builder = builder.pid(pid);
-    }
-    let profiler = builder.start().unwrap_or_else(|error| panic!("{error}"));
+    let profiler = live_suite::sampled::profiler(pids.iter().copied(), FREQUENCY);
     let said = meanwhile();
     let (profile, health) = profiler.finish().unwrap_or_else(|error| panic!("{error}"));
     (profile, health, said)

@@ -22,6 +22,8 @@ use std::time::Duration;
 
 use ebpf_profiler_core::profile::Profile;
 
+use live_suite::selection::is_matrix;
+
 use crate::interpreter;
 use crate::profiler::profile;
 use crate::seen::{Seen, stacks};
@@ -49,7 +51,7 @@ fn shares_agree_with_py_spy() {
         is_known && !version.is_unlocked && each.root.is_none()
     };
     let mut interpreters = interpreter::chosen(supported);
-    if !interpreter::is_matrix() {
+    if !is_matrix() {
         interpreters.drain(..interpreters.len() - 1);
     }
     for interpreter in interpreters {

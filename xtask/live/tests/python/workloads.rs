@@ -11,6 +11,7 @@ use crate::profiler::profile;
 use crate::seen::{Stack, stacks};
 use crate::skeleton::{self, Skeletons};
 use crate::workload::Running;
+use live_suite::selection::{is_matrix, is_wanted};
 use live_suite::workload::load::{self, Load};
 
 /// A workload and its properties.
@@ -112,9 +113,7 @@ fn every_chain() {
     test_needs::root!();
     test_needs::programs!("gdb");
     test_needs::file!(interpreter::target().join("fixtures/python/list"), "cargo xtask pythons");
-    let wanted = std::env::var("TRUTH_CHAIN").unwrap_or_default();
-    let is_wanted = |case: &Case| wanted.split(',').any(|part| case.name.contains(part));
-    let cases: Vec<_> = cases().into_iter().filter(is_wanted).collect();
+    let cases: Vec<_> = cases().into_iter().filter(|case| is_wanted(case.name)).collect();
     let interpreters = interpreter::chosen(|_| true);
     let mut table: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     let (mut failures, mut news) = (String::new(), String::new());
@@ -317,6 +316,6 @@ fn learn(
 /// Returns the profiling time of the workloads.
 fn duration() -> Duration {
     let seconds = std::env::var("TRUTH_SECONDS").ok().and_then(|seconds| seconds.parse().ok());
-    let default = if interpreter::is_matrix() { MATRIX_SECONDS } else { SECONDS };
+    let default = if is_matrix() { MATRIX_SECONDS } else { SECONDS };
     Duration::from_secs_f64(seconds.unwrap_or(default))
 }

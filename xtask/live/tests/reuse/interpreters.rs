@@ -5,6 +5,7 @@ use std::process::Command;
 
 use live_suite::paths::fixtures;
 use live_suite::root;
+use live_suite::selection::is_matrix;
 use live_suite::workload::csharp;
 
 /// The folder of the programs.
@@ -56,11 +57,6 @@ impl Interpreter {
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         command
     }
-}
-
-/// Returns `true` if all versions are tested, as `cargo xtask matrix` does.
-pub(crate) fn is_matrix() -> bool {
-    std::env::var_os("TRUTH_MATRIX").is_some()
 }
 
 /// Returns the oldest and the newest interpreter, all of them in the matrix, or those that `TRUTH_VERSION` selects.

@@ -35,6 +35,8 @@ use interpreters::Interpreter;
 use run::run;
 use verdict::Verdict;
 
+use live_suite::selection::is_matrix;
+
 /// CPU time of a variant's program, in seconds: that of CI, and that of the matrix.
 const SECONDS: [&str; 2] = ["3", "8"];
 
@@ -49,7 +51,7 @@ fn check(language: &str, interpreters: Vec<Interpreter>, variants: &[&str]) {
     if chosen.is_empty() {
         return test_needs::skip(&format!("no interpreter: cargo xtask fixtures {language}"));
     }
-    let is_matrix = interpreters::is_matrix();
+    let is_matrix = is_matrix();
     let seconds = SECONDS[usize::from(is_matrix)];
     let variants = if is_matrix { variants } else { &variants[..variants.len().min(CI_VARIANTS)] };
     let mut failed = Vec::new();

@@ -2,10 +2,10 @@
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
-use ebpf_profiler_core::Profiler;
 use ebpf_profiler_core::profile::Profile;
+
+use live_suite::sampled::profiler;
 
 use crate::function::Function;
 
@@ -24,14 +24,7 @@ pub(crate) fn run(command: Command) -> (Vec<Function>, Profile) {
         };
     }
     let mut program = shell.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    let profiler = Profiler::builder()
-        .deadline(Duration::from_secs(300))
-        .frequency(FREQUENCY)
-        .unwind(ebpf_profiler_unwind::tables())
-        .languages(ebpf_profiler_hll::all())
-        .pid(program.id())
-        .start()
-        .unwrap_or_else(|error| panic!("{error}"));
+    let profiler = profiler([program.id()], FREQUENCY);
     writeln!(program.stdin.take().unwrap()).unwrap();
     let output = program.wait_with_output().unwrap();
     let (profile, _) = profiler.finish().unwrap_or_else(|error| panic!("{error}"));

@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use ebpf_profiler_core::Profiler;
+use live_suite::sampled::profiler;
 
 use crate::judge::Verdict;
 use crate::program::Ruby;
@@ -30,13 +30,7 @@ const DEVIATIONS: f64 = 4.0;
 /// Profiles the program from its start to its end. Fails if the share of collections is not that of
 /// their time.
 pub(crate) fn check(ruby: &Ruby) -> Result<Verdict, String> {
-    let builder = Profiler::builder()
-        .deadline(std::time::Duration::from_secs(120))
-        .frequency(crate::FREQUENCY)
-        .unwind(ebpf_profiler_unwind::tables())
-        .languages(ebpf_profiler_hll::all())
-        .pid(std::process::id());
-    let profiler = builder.start().unwrap_or_else(|error| panic!("{error}"));
+    let profiler = profiler([std::process::id()], crate::FREQUENCY);
     let output = ruby.command("collects.rb").arg(SECONDS).output().unwrap();
     let (profile, _) = profiler.finish().unwrap_or_else(|error| panic!("{error}"));
     let printed = String::from_utf8(output.stdout).unwrap();

@@ -43,11 +43,13 @@ mod shares;
 
 use std::time::Duration;
 
-use ebpf_profiler_core::Profiler;
 use ebpf_profiler_core::profile::Profile;
 
 use judge::{Expected, Verdict};
 use program::{Ruby, Running};
+
+use live_suite::sampled::profiler;
+use live_suite::selection::is_wanted;
 
 /// Sampling frequency per CPU, in Hz.
 const FREQUENCY: u32 = 997;
@@ -246,12 +248,9 @@ fn check_some(version: &str, options: &'static [&'static str], rounds: u32, some
         }
     };
     let number = version.split_once('-').map_or(version, |(_, number)| number);
-    let wanted = std::env::var("TRUTH_CHAIN").unwrap_or_default();
-    let is_wanted = |name: &str| {
-        wanted.split(',').any(|part| name.contains(part)) && (some.is_empty() || some.contains(&name))
-    };
     let mut chains = Expected::all(number);
-    chains.retain(|chain| is_wanted(&chain.name));
+    let is_selected = |name: &str| is_wanted(name) && (some.is_empty() || some.contains(&name));
+    chains.retain(|chain| is_selected(&chain.name));
     let running: Vec<_> = chains.iter().map(|chain| ruby.chain(&chain.name)).collect();
     let profile = profile(&running, || std::thread::sleep(TIME));
     let stacks = seen::stacks(&profile);
@@ -284,15 +283,7 @@ fn check_some(version: &str, options: &'static [&'static str], rounds: u32, some
 
 /// Profiles processes while `meanwhile` runs.
 fn profile(running: &[Running], meanwhile: impl FnOnce()) -> Profile {
-    let mut builder = Profiler::builder()
-        .deadline(Duration::from_secs(120))
-        .frequency(FREQUENCY)
-        .unwind(ebpf_profiler_unwind::tables())
-        .languages(ebpf_profiler_hll::all());
-    for each in running {
-        builder = builder.pid(each.pid());
-    }
-    let profiler = builder.start().unwrap_or_else(|error| panic!("{error}"));
+    let profiler = profiler(running.iter().map(Running::pid), FREQUENCY);
     running.iter().for_each(Running::resume);
     meanwhile();
     let (profile, _) = profiler.finish().unwrap_or_else(|error| panic!("{error}"));

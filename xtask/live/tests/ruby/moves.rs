@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ebpf_profiler_core::Profiler;
+use live_suite::sampled::profiler;
 
 use crate::judge::Verdict;
 use crate::program::{Ruby, Running};
@@ -51,13 +51,7 @@ pub(crate) fn check(ruby: &Ruby) -> Verdict {
 
 /// Profiles processes from their first sample to their last.
 pub(crate) fn first_samples(ruby: &Ruby) -> Verdict {
-    let builder = Profiler::builder()
-        .deadline(Duration::from_secs(120))
-        .frequency(crate::FREQUENCY)
-        .unwind(ebpf_profiler_unwind::tables())
-        .languages(ebpf_profiler_hll::all())
-        .pid(std::process::id());
-    let profiler = builder.start().unwrap_or_else(|error| panic!("{error}"));
+    let profiler = profiler([std::process::id()], crate::FREQUENCY);
     for _ in 0..PROCESSES {
         let status = ruby.command("moves.rb").args(["silent", LIFE]).status();
         assert!(status.is_ok_and(|status| status.success()));

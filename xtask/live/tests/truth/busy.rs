@@ -18,6 +18,7 @@ use crate::process::Running;
 use crate::profiler::{self, Order};
 use crate::roots::Roots;
 use live_suite::comparison::name::plain;
+use live_suite::selection::is_matrix;
 use live_suite::workload::load::{self, Load};
 
 /// A program that is judged.
@@ -38,7 +39,7 @@ mod matrix {
     fn programs_that_start_on_a_busy_machine() {
         test_needs::root!();
         test_needs::programs!("gcc", "g++", "gdb");
-        let (count, seconds) = if profiler::is_matrix() { (30, 45) } else { (6, 6) };
+        let (count, seconds) = if is_matrix() { (30, 45) } else { (6, 6) };
         load::make_ordinary();
         let subjects = subjects();
         let children = Build::new("children.c").build("busy_children");

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::time::Instant;
 
+use live_suite::selection::is_matrix;
+
 use crate::compile::{Build, Built};
 use crate::folded::Stack;
 use crate::process::Running;
@@ -26,7 +28,7 @@ struct Fate {
 
 /// Processes in a row; the matrix has more.
 fn lives() -> usize {
-    if profiler::is_matrix() { 300 } else { 100 }
+    if is_matrix() { 300 } else { 100 }
 }
 
 #[test]

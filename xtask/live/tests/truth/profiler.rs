@@ -132,11 +132,6 @@ impl Working {
     }
 }
 
-/// Returns `true` if tests run at length, as in `cargo xtask matrix`.
-pub(crate) fn is_matrix() -> bool {
-    env::var_os("TRUTH_MATRIX").is_some()
-}
-
 /// Held while one test profiles.
 pub(crate) fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)

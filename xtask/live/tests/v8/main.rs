@@ -57,14 +57,15 @@ mod programs;
 mod native;
 
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
+use std::process::Command;
 use std::time::Duration;
 
-use ebpf_profiler_core::Profiler;
 use ebpf_profiler_core::profile::Profile;
 
 use judge::Verdict;
 use live_suite::paths::fixtures;
+use live_suite::process::Process;
+use live_suite::sampled::profiler;
 
 /// Profiling time of each mode.
 const DURATION: Duration = Duration::from_secs(5);
@@ -380,8 +381,8 @@ impl Node {
     fn check_engines(&self, mode: &str, flags: &[&str]) {
         let program = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/v8/programs/engines.js");
         let mut command = self.command(Path::new(PROGRAMS));
-        let running = Running(command.args(flags).arg(program).args(["120", "", "2"]).spawn().unwrap());
-        let profile = profile(running.0.id());
+        let running = Process::start(command.args(flags).arg(program).args(["120", "", "2"]));
+        let profile = profile(running.id());
         let verdict = engines::Verdict::on(&profile, program);
         println!("share\tv8\t{}\tengines, {mode}\t{}\t{}", self.name, verdict.exact, verdict.judged);
         println!("      {verdict}");
@@ -395,8 +396,8 @@ impl Node {
         let program = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/v8/programs/builtins.js");
         let mut command = self.command(Path::new(PROGRAMS));
         let only = std::env::var("TRUTH_KIND").unwrap_or_default();
-        let running = Running(command.args(flags).args([program, "120", &only]).spawn().unwrap());
-        let verdict = builtins::Verdict::on(&profile(running.0.id()), program, running.0.id());
+        let running = Process::start(command.args(flags).args([program, "120", &only]));
+        let verdict = builtins::Verdict::on(&profile(running.id()), program, running.0.id());
         println!("share\tv8\t{}\tbuiltins, {mode}\t{}\t{}", self.name, verdict.exact, verdict.judged);
         println!("      {verdict}");
         assert!(verdict.is_good(BUILTINS_PER_MILLE), "Node.js {} {mode}: {verdict}", self.name);
@@ -406,8 +407,8 @@ impl Node {
     fn check(&self, mode: &str, flags: &[&str]) {
         let program = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/v8/programs/chains.js");
         let mut command = self.command(Path::new(PROGRAMS));
-        let running = Running(command.args(flags).arg(program).arg("120").spawn().unwrap());
-        let profile = profile(running.0.id());
+        let running = Process::start(command.args(flags).arg(program).arg("120"));
+        let profile = profile(running.id());
         let verdict = Verdict::on(&profile, program);
         println!("share\tv8\t{}\t{mode}\t{}\t{}", self.name, verdict.exact, verdict.judged);
         println!("      {verdict}");
@@ -420,25 +421,9 @@ impl Node {
     }
 }
 
-/// A process that is killed at the end.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// Profiles a process.
 fn profile(pid: u32) -> Profile {
-    let builder = Profiler::builder()
-        .pid(pid)
-        .deadline(Duration::from_secs(120))
-        .frequency(FREQUENCY)
-        .unwind(ebpf_profiler_unwind::tables())
-        .languages(ebpf_profiler_hll::all());
-    let profiler = builder.start().unwrap_or_else(|error| panic!("{error}"));
+    let profiler = profiler([pid], FREQUENCY);
     std::thread::sleep(WARM_UP);
     drop(profiler.take_profile().unwrap_or_else(|error| panic!("{error}")));
     std::thread::sleep(DURATION);

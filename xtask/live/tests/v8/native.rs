@@ -11,7 +11,9 @@ use ebpf_profiler_core::profile::{Call, Kind, Profile};
 
 use live_suite::paths::fixtures;
 
-use crate::{Running, profile};
+use live_suite::process::Process;
+
+use crate::profile;
 
 /// Minimum number of whole stacks, of 1,000.
 const PER_MILLE: u64 = 990;
@@ -32,8 +34,8 @@ pub(crate) fn check_deno() {
 }
 
 fn check(name: &str, mut command: Command) {
-    let running = Running(command.spawn().unwrap());
-    let verdict = Verdict::on(&profile(running.0.id()));
+    let running = Process(command.spawn().unwrap());
+    let verdict = Verdict::on(&profile(running.id()));
     println!("share\tv8\t{name}\tnative\t{}\t{}", verdict.whole, verdict.samples);
     println!("      {verdict:?}");
     assert!(verdict.samples >= 200, "{name}: {verdict:?}");

@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use ebpf_profiler_core::Profiler;
 use ebpf_profiler_core::profile::Profile;
+
+use live_suite::sampled::{FREQUENCY, profiler};
 
 use crate::Node;
 
@@ -43,14 +44,7 @@ impl<'n> Recorded<'n> {
 
     /// Profiles the program.
     pub(crate) fn profile(&self, duration: Duration) -> Profile {
-        let profiler = Profiler::builder()
-            .pid(self.child.id())
-            .deadline(Duration::from_secs(120))
-            .frequency(997)
-            .unwind(ebpf_profiler_unwind::tables())
-            .languages(ebpf_profiler_hll::all())
-            .start()
-            .unwrap_or_else(|error| panic!("{error}"));
+        let profiler = profiler([self.child.id()], FREQUENCY);
         std::thread::sleep(WARM_UP);
         drop(profiler.take_profile().unwrap_or_else(|error| panic!("{error}")));
         std::thread::sleep(duration);
