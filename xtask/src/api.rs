@@ -14,9 +14,10 @@ use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::path::PathBuf;
 
+use serde_json::Value;
+
 use crate::crates::{LIBRARIES, features};
-use crate::json::Json;
-use crate::run::{Outcome, cargo, root, run, target};
+use crate::run::{Outcome, cargo, json, root, run, target};
 
 /// Writes the files, or with `--check` compares them.
 pub(crate) fn task(arguments: &[String]) -> Outcome {
@@ -55,10 +56,10 @@ fn documents() -> Outcome {
 }
 
 /// Returns the JSON of a library.
-fn document(library: &str) -> Result<Json, String> {
+fn document(library: &str) -> Result<Value, String> {
     let path = folder().join("doc").join(format!("{}.json", library.replace('-', "_")));
-    let json = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-    Json::parse(&json)
+    let text = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+    json(&text)
 }
 
 fn folder() -> PathBuf {
@@ -73,9 +74,9 @@ fn differences(old: &str, new: &str) -> Vec<String> {
 }
 
 /// The public items, a line each, sorted.
-fn text(document: &Json) -> Result<String, String> {
-    let number = document.get("root").and_then(Json::number).ok_or("rustdoc's JSON has no root")?;
-    let Some(Json::Object(index)) = document.get("index") else { return Err("no items".to_owned()) };
+fn text(document: &Value) -> Result<String, String> {
+    let number = document["root"].as_u64().ok_or("rustdoc's JSON has no root")?;
+    let index = document["index"].as_object().ok_or("no items")?;
     let items = index.iter().filter_map(|(number, item)| Some((number.parse().ok()?, item)));
     let mut reader = Reader { items: items.collect(), lines: BTreeSet::new(), sources: HashMap::new() };
     reader.children(number, "", 0);
@@ -83,7 +84,7 @@ fn text(document: &Json) -> Result<String, String> {
 }
 
 struct Reader<'d> {
-    items: HashMap<u64, &'d Json>,
+    items: HashMap<u64, &'d Value>,
     lines: BTreeSet<String>,
     sources: HashMap<PathBuf, Vec<String>>,
 }
@@ -111,7 +112,7 @@ impl<'d> Reader<'d> {
             "impl" => return self.implementation(number, item, inner, parent, depth),
             _ => {}
         }
-        let name = item.get("name").and_then(Json::text).unwrap_or_default();
+        let name = item["name"].as_str().unwrap_or_default();
         self.named(number, name, parent, depth);
     }
 
@@ -132,28 +133,25 @@ impl<'d> Reader<'d> {
     }
 
     /// An item under another path; or, if it is of another crate, its name.
-    fn export(&mut self, inner: &Json, parent: &str, depth: usize) {
-        let number = inner.get("id").and_then(Json::number);
-        let name = inner.get("name").and_then(Json::text).unwrap_or_default();
-        let is_glob = inner.get("is_glob").is_some_and(|is_glob| *is_glob == Json::True);
-        match number.filter(|number| self.items.contains_key(number)) {
+    fn export(&mut self, inner: &Value, parent: &str, depth: usize) {
+        let name = inner["name"].as_str().unwrap_or_default();
+        let is_glob = inner["is_glob"] == true;
+        match inner["id"].as_u64().filter(|number| self.items.contains_key(number)) {
             Some(number) if is_glob => self.children(number, parent, depth),
             Some(number) => self.named(number, name, parent, depth),
             None => {
-                let source = inner.get("source").and_then(Json::text).unwrap_or_default();
+                let source = inner["source"].as_str().unwrap_or_default();
                 let path = if parent.is_empty() { name.to_owned() } else { format!("{parent}::{name}") };
                 self.lines.insert(format!("{path}: pub use {source}"));
             }
         }
     }
 
-    fn implementation(&mut self, number: u64, item: &Json, inner: &Json, parent: &str, depth: usize) {
-        let is_made = |field| inner.get(field).is_some_and(|value| !matches!(value, Json::Other));
-        let is_synthetic = inner.get("is_synthetic").is_some_and(|value| *value == Json::True);
-        if is_made("blanket_impl") || is_synthetic {
+    fn implementation(&mut self, number: u64, item: &Value, inner: &Value, parent: &str, depth: usize) {
+        if !inner["blanket_impl"].is_null() || inner["is_synthetic"] == true {
             return;
         }
-        let Some(name) = inner.get("trait").and_then(|of| of.get("path")?.text()) else {
+        let Some(name) = inner["trait"]["path"].as_str() else {
             return self.children(number, parent, depth);
         };
         let written = self.signature(item, "impl");
@@ -165,7 +163,7 @@ impl<'d> Reader<'d> {
     }
 
     /// The source text of an item up to its body or value.
-    fn signature(&mut self, item: &Json, kind: &str) -> String {
+    fn signature(&mut self, item: &Value, kind: &str) -> String {
         let Some(lines) = self.source(item) else { return kind.to_owned() };
         let is_code = |line: &&String| {
             let line = line.trim_start();
@@ -184,15 +182,12 @@ impl<'d> Reader<'d> {
     }
 
     /// The lines that an item's span covers.
-    fn source(&mut self, item: &Json) -> Option<Vec<String>> {
-        let span = item.get("span")?;
-        let place = |name: &str| {
-            let numbers: Vec<usize> =
-                span.get(name)?.list().iter().filter_map(|number| Some(number.number()? as usize)).collect();
-            Some((*numbers.first()?, *numbers.get(1)?))
-        };
-        let ((first, from), (last, to)) = (place("begin")?, place("end")?);
-        let path = root().join(span.get("filename")?.text()?);
+    fn source(&mut self, item: &Value) -> Option<Vec<String>> {
+        let span = &item["span"];
+        let number = |name: &str, index: usize| Some(span[name][index].as_u64()? as usize);
+        let (first, from) = (number("begin", 0)?, number("begin", 1)?);
+        let (last, to) = (number("end", 0)?, number("end", 1)?);
+        let path = root().join(span["filename"].as_str()?);
         let read = || fs::read_to_string(&path).unwrap_or_default().lines().map(str::to_owned).collect();
         let source = self.sources.entry(path.clone()).or_insert_with(read);
         let mut lines = source.get(first.checked_sub(1)?..last)?.to_vec();
@@ -205,23 +200,17 @@ impl<'d> Reader<'d> {
 }
 
 /// The kind of an item, and what that kind has.
-fn inner(item: &Json) -> Option<(&str, &Json)> {
-    match item.get("inner")? {
-        Json::Object(fields) => fields.first().map(|(kind, inner)| (kind.as_str(), inner)),
-        _ => None,
-    }
+fn inner(item: &Value) -> Option<(&str, &Value)> {
+    item["inner"].as_object()?.iter().next().map(|(kind, inner)| (kind.as_str(), inner))
 }
 
 /// The numbers of the items in an item; those of a struct's fields are one level further down.
-fn members(inner: &Json) -> Vec<u64> {
-    let kind = inner.get("kind");
-    let plain = kind.and_then(|kind| kind.get("plain").or(kind.get("struct")));
-    let tuple = kind.and_then(|kind| kind.get("tuple")).map(Json::list).unwrap_or_default();
-    let lists = [Some(inner), plain]
-        .into_iter()
-        .flatten()
-        .flat_map(|holder| MEMBERS.iter().filter_map(|name| holder.get(name)).flat_map(Json::list));
-    lists.chain(tuple).filter_map(Json::number).collect()
+fn members(inner: &Value) -> Vec<u64> {
+    let kind = &inner["kind"];
+    let holders = [inner, &kind["plain"], &kind["struct"]];
+    let lists = holders.into_iter().flat_map(|holder| MEMBERS.iter().map(|name| &holder[*name]));
+    let lists = lists.chain([&kind["tuple"]]).filter_map(Value::as_array);
+    lists.flatten().filter_map(Value::as_u64).collect()
 }
 
 #[cfg(test)]
@@ -246,8 +235,8 @@ mod tests {
                 r#""impl":{"trait":{"path":"Clone"},"is_synthetic":false,"blanket_impl":null,"items":[]}"#,
             ),
         ];
-        let json = format!(r#"{{"root":0,"index":{{{}}}}}"#, items.join(","));
-        let text = text(&Json::parse(&json).unwrap()).unwrap();
+        let document = format!(r#"{{"root":0,"index":{{{}}}}}"#, items.join(","));
+        let text = text(&json(&document).unwrap()).unwrap();
         assert_eq!(
             text.lines().collect::<Vec<_>>(),
             [

@@ -7,10 +7,11 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use serde_json::Value;
+
 use crate::again::twice;
-use crate::json::Json;
 use crate::limit::{self, limited};
-use crate::run::{Outcome, cargo, command, output, read, say, shown};
+use crate::run::{Outcome, cargo, command, json, output, read, say, shown};
 use crate::tally::exceeded;
 
 /// A program that runs tests of a crate.
@@ -38,23 +39,21 @@ pub(crate) fn build(arguments: &[&str]) -> Result<Vec<Binary>, String> {
     build.args(arguments).stderr(Stdio::inherit());
     eprintln!("+ {}", shown(&build));
     let messages = output(&mut build)?;
-    let parsed: Result<Vec<Json>, String> = messages.lines().map(Json::parse).collect();
+    let parsed: Result<Vec<Value>, String> = messages.lines().map(json).collect();
     Ok(parsed?.iter().filter_map(Binary::of).collect())
 }
 
 impl Binary {
     /// Reads cargo's message on something that it built; `None` if that runs no tests.
-    fn of(message: &Json) -> Option<Binary> {
-        let text = |value: &Json, name: &str| value.get(name)?.text().map(str::to_owned);
-        let (target, profile) = (message.get("target")?, message.get("profile")?);
-        if profile.get("test") != Some(&Json::True) {
+    fn of(message: &Value) -> Option<Binary> {
+        if message["profile"]["test"] != true {
             return None;
         }
-        let folder = PathBuf::from(text(message, "manifest_path")?).parent()?.to_owned();
+        let folder = Path::new(message["manifest_path"].as_str()?).parent()?.to_owned();
         Some(Binary {
             package: folder.file_name()?.to_string_lossy().into_owned(),
-            name: text(target, "name")?,
-            file: PathBuf::from(text(message, "executable")?),
+            name: message["target"]["name"].as_str()?.to_owned(),
+            file: PathBuf::from(message["executable"].as_str()?),
             folder,
         })
     }

@@ -6,8 +6,9 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-use crate::json::Json;
-use crate::run::{Outcome, cargo, command, output, root, run, target};
+use serde_json::Value;
+
+use crate::run::{Outcome, cargo, command, json, output, root, run, target};
 use crate::tally::Tally;
 
 /// The crates that are published.
@@ -82,19 +83,21 @@ pub(crate) fn features() -> Result<String, String> {
     Ok(named.join(","))
 }
 
-fn metadata() -> Result<Json, String> {
-    Json::parse(&output(&mut cargo(&["metadata", "--format-version", "1", "--no-deps"]))?)
+fn metadata() -> Result<Value, String> {
+    json(&output(&mut cargo(&["metadata", "--format-version", "1", "--no-deps"]))?)
 }
 
 /// A feature and the features of the same crate that it switches on.
 type Feature = (String, Vec<String>);
 
-fn features_of(metadata: &Json, library: &str) -> Result<Vec<Feature>, String> {
-    let packages = metadata.get("packages").map(Json::list).unwrap_or_default();
-    let package = packages.iter().find(|package| package.get("name").and_then(Json::text) == Some(library));
-    let features = package.and_then(|package| package.get("features"));
-    let Some(Json::Object(features)) = features else { return Err(format!("no features of {library}")) };
-    let names = |list: &Json| list.list().iter().filter_map(|name| Some(name.text()?.to_owned())).collect();
+fn features_of(metadata: &Value, library: &str) -> Result<Vec<Feature>, String> {
+    let mut packages = metadata["packages"].as_array().into_iter().flatten();
+    let package = packages.find(|package| package["name"] == library);
+    let features = package.and_then(|package| package["features"].as_object());
+    let features = features.ok_or_else(|| format!("no features of {library}"))?;
+    let names = |list: &Value| {
+        list.as_array().into_iter().flatten().filter_map(|name| Some(name.as_str()?.to_owned())).collect()
+    };
     let all = features.iter().map(|(name, list)| (name.clone(), names(list)));
     Ok(all.filter(|(name, _)| name != "default" && !KERNEL_SIDE.contains(&name.as_str())).collect())
 }

@@ -6,8 +6,9 @@
 //!                                              ebpf-profiler-otlp
 //! ```
 
-use crate::json::Json;
-use crate::run::{Outcome, cargo, output};
+use serde_json::Value;
+
+use crate::run::{Outcome, cargo, json, output};
 
 /// Each crate, and the crates of the workspace that it may depend on.
 const ALLOWED: &[(&str, &[&str])] = &[
@@ -48,7 +49,7 @@ const FOR_TESTS: &str = "test-needs";
 /// Checks the workspace.
 pub(crate) fn task(_: &[String]) -> Outcome {
     let metadata = output(&mut cargo(&["metadata", "--format-version", "1", "--no-deps", "--offline"]))?;
-    let wrong = wrong_edges(&Json::parse(&metadata)?)?;
+    let wrong = wrong_edges(&json(&metadata)?)?;
     if wrong.is_empty() {
         eprintln!("{} crates depend only on those below them", ALLOWED.len());
         return Ok(());
@@ -58,17 +59,17 @@ pub(crate) fn task(_: &[String]) -> Outcome {
 
 /// Returns a sentence for each dependency that is not allowed, including those of tests and build
 /// scripts.
-fn wrong_edges(metadata: &Json) -> Result<Vec<String>, String> {
-    let packages = metadata.get("packages").map(Json::list).filter(|packages| !packages.is_empty());
+fn wrong_edges(metadata: &Value) -> Result<Vec<String>, String> {
+    let packages = metadata["packages"].as_array().filter(|packages| !packages.is_empty());
     let mut wrong = Vec::new();
     for package in packages.ok_or("cargo metadata names no packages")? {
-        let name = package.get("name").and_then(Json::text).ok_or("a package without a name")?;
+        let name = package["name"].as_str().ok_or("a package without a name")?;
         let Some((_, allowed)) = ALLOWED.iter().find(|(crate_, _)| *crate_ == name) else {
             wrong.push(format!("{name} is in no layer; add it to xtask/src/layers.rs"));
             continue;
         };
-        let named = package.get("dependencies").map(Json::list).unwrap_or_default();
-        for other in named.iter().filter_map(|dependency| dependency.get("name")?.text()) {
+        let named = package["dependencies"].as_array().into_iter().flatten();
+        for other in named.filter_map(|dependency| dependency["name"].as_str()) {
             if is_ours(other) && other != FOR_TESTS && !allowed.contains(&other) {
                 wrong.push(format!("{name} depends on {other}, which is not below it"));
             }
@@ -93,7 +94,7 @@ mod tests {
         };
         let packages: Vec<_> = packages.iter().map(package).collect();
         let text = format!(r#"{{"packages":[{}]}}"#, packages.join(","));
-        wrong_edges(&Json::parse(&text).unwrap()).unwrap()
+        wrong_edges(&json(&text).unwrap()).unwrap()
     }
 
     #[test]
@@ -131,7 +132,7 @@ mod tests {
 
     #[test]
     fn fails_without_packages() {
-        assert!(wrong_edges(&Json::parse("{}").unwrap()).is_err());
-        assert!(wrong_edges(&Json::parse(r#"{"packages":[]}"#).unwrap()).is_err());
+        assert!(wrong_edges(&json("{}").unwrap()).is_err());
+        assert!(wrong_edges(&json(r#"{"packages":[]}"#).unwrap()).is_err());
     }
 }

@@ -8,7 +8,6 @@ mod collector;
 mod crates;
 mod debian;
 mod fixtures;
-mod json;
 mod kernels;
 mod layers;
 mod limit;

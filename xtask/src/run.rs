@@ -11,6 +11,8 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
+
 use crate::limit;
 
 /// The result of a task; the error is a sentence.
@@ -38,6 +40,11 @@ pub(crate) fn output(command: &mut Command) -> Result<String, String> {
         return Err(cannot(command, &String::from_utf8_lossy(&output.stderr)));
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Parses JSON.
+pub(crate) fn json(text: &str) -> Result<Value, String> {
+    serde_json::from_str(text).map_err(|error| error.to_string())
 }
 
 /// Runs a command; prints each line of its output and passes it to `see`.
