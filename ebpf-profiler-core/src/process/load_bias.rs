@@ -1,4 +1,4 @@
-//! Where a file is in a process.
+//! Location of a file in the memory of a process.
 
 use std::fmt;
 

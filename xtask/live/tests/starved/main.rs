@@ -110,7 +110,7 @@ mod matrix {
         assert!(shares.end < Duration::from_secs(2), "{shares:?}");
     }
 
-    /// What belongs to other processes is opened by a broker, whose threads take part.
+    /// A broker opens the files and memory of other processes; its threads take part.
     #[test]
     #[ignore = "profiles: needs root"]
     fn reserved_profiler_with_a_broker_has_whole_stacks() {
