@@ -102,7 +102,7 @@ fn check_beside(version: &str, ways: &[&str], load: usize) {
 
 fn check_in(root: &Path, version: &str, ways: &[&str], load: usize) {
     let sources = ["goroutines.go", "goroutines_cgo.go"];
-    let mut verdicts = Vec::new();
+    let mut comparisons = Vec::new();
     let all = [
         ("plain", &sources[..1], &[][..]),
         ("pie", &sources[..1], &["-buildmode=pie"][..]),
@@ -128,15 +128,15 @@ fn check_in(root: &Path, version: &str, ways: &[&str], load: usize) {
     };
     let profile = profile(&running, Duration::from_secs(seconds));
     for ((way, _), running) in programs.iter().zip(&running) {
-        let verdict = running.judge(&profile, version);
-        println!("Go {version} {way}: {verdict:?}");
-        println!("share\tgo\t{version}\t{name} {way}\t{}\t{}", verdict.whole, verdict.samples);
-        verdicts.push(verdict);
+        let comparison = running.compare(&profile, version);
+        println!("Go {version} {way}: {comparison:?}");
+        println!("share\tgo\t{version}\t{name} {way}\t{}\t{}", comparison.whole, comparison.samples);
+        comparisons.push(comparison);
     }
-    verdicts.iter().for_each(|verdict| verdict.assert(is_busy));
+    comparisons.iter().for_each(|comparison| comparison.assert(is_busy));
     // Few signals reach a program that is in C most of the time.
     let is_preempted = programs.iter().any(|(way, _)| *way != "cgo");
-    let is_sampled = verdicts.iter().any(|verdict| verdict.signals > 0);
+    let is_sampled = comparisons.iter().any(|comparison| comparison.signals > 0);
     assert!(is_sampled || !is_preempted, "no signal handler was sampled");
 }
 
@@ -158,9 +158,9 @@ impl Running {
         Running { truth: truth.collect(), child }
     }
 
-    fn judge(&self, profile: &Profile, version: &str) -> Verdict {
+    fn compare(&self, profile: &Profile, version: &str) -> Comparison {
         let own = profile.samples().filter(|sample| sample.process().pid == self.child.id());
-        Verdict::of(own, &self.truth, version)
+        Comparison::of(own, &self.truth, version)
     }
 }
 
@@ -175,9 +175,9 @@ fn profile(running: &[Running], duration: Duration) -> Profile {
     profiler.run_for(duration).unwrap()
 }
 
-/// Verdict on the samples.
+/// Compared samples.
 #[derive(Debug, Default)]
-struct Verdict {
+struct Comparison {
     samples: u64,
     /// Samples whose stack reaches its root.
     whole: u64,
@@ -198,14 +198,14 @@ struct Verdict {
     wrong: Vec<String>,
 }
 
-impl Verdict {
-    fn of<'p>(samples: impl Iterator<Item = Sample<'p>>, truth: &[Vec<String>], version: &str) -> Verdict {
+impl Comparison {
+    fn of<'p>(samples: impl Iterator<Item = Sample<'p>>, truth: &[Vec<String>], version: &str) -> Comparison {
         let chains = truth.iter().map(|chain| (chain.last().unwrap().clone(), 0, 0)).collect();
-        let mut verdict = Verdict { chains, ..Verdict::default() };
+        let mut comparison = Comparison { chains, ..Comparison::default() };
         for sample in samples {
-            verdict.take(&sample, truth, version);
+            comparison.take(&sample, truth, version);
         }
-        verdict
+        comparison
     }
 
     fn take(&mut self, sample: &Sample<'_>, truth: &[Vec<String>], version: &str) {

@@ -9,9 +9,9 @@ use std::fmt;
 
 use crate::sampled::{Seen, Stack};
 
-/// Verdict on the samples of a program.
+/// Compared samples of a program.
 #[derive(Clone, Debug, Default)]
-pub struct Verdict {
+pub struct Comparison {
     /// Samples that were compared.
     pub samples: u64,
     /// Samples whose stack equals the reference.
@@ -25,27 +25,27 @@ pub struct Verdict {
 /// Greatest deviation from equal shares that chance makes, in standard deviations.
 const DEVIATIONS: f64 = 4.0;
 
-impl Verdict {
+impl Comparison {
     /// Compares all stacks of a process: `compare` returns the line of the innermost expected
     /// function in an exact stack, or the difference.
     pub fn on<'s>(
         stacks: impl IntoIterator<Item = &'s Stack>,
         compare: impl Fn(&Stack) -> Result<u32, String>,
-    ) -> Verdict {
-        let mut verdict = Verdict::default();
+    ) -> Comparison {
+        let mut comparison = Comparison::default();
         for stack in stacks {
-            verdict.samples += stack.count;
+            comparison.samples += stack.count;
             match compare(stack) {
                 Ok(line) => {
-                    verdict.exact += stack.count;
-                    *verdict.lines.entry(line).or_default() += stack.count;
+                    comparison.exact += stack.count;
+                    *comparison.lines.entry(line).or_default() += stack.count;
                 }
                 Err(wrong) => {
-                    verdict.wrong.entry(wrong).or_insert_with(|| (0, stack.clone())).0 += stack.count;
+                    comparison.wrong.entry(wrong).or_insert_with(|| (0, stack.clone())).0 += stack.count;
                 }
             }
         }
-        verdict
+        comparison
     }
 
     /// Returns `true` if the two most frequent lines have shares that chance explains.
@@ -63,7 +63,7 @@ impl Verdict {
 }
 
 /// Lists wrong observations, the most frequent first, each with one whole stack.
-impl fmt::Display for Verdict {
+impl fmt::Display for Comparison {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} samples, {} exact", self.samples, self.exact)?;
         let mut wrong: Vec<_> = self.wrong.iter().collect();

@@ -39,16 +39,16 @@ pub struct Shown<'p> {
 
 /// The places of functions, by something else than the profiler.
 pub trait Places {
-    /// Returns `true` if a function is right where it stands, `None` if that isn't judged. `around`
+    /// Returns `true` if a function is right where it stands, `None` if that isn't compared. `around`
     /// is the next script frame towards the root.
     fn have(&mut self, shown: &Shown<'_>, around: Option<&Shown<'_>>) -> Option<bool>;
 }
 
 /// Judged samples of a part.
 #[derive(Debug, Default)]
-struct Verdict {
+struct Comparison {
     shares: Shares,
-    /// Functions that are judged, and those that are not right where they stand.
+    /// Functions that are compared, and those that are not right where they stand.
     functions: u64,
     misplaced: u64,
 }
@@ -63,15 +63,16 @@ impl Language {
         command: &Command,
         places: &mut impl Places,
     ) -> Vec<String> {
-        let mut verdicts = <[Verdict; 3]>::default();
-        Program::start(command).run(FIRST, |part, sample| verdicts[part].add(self, sample, places));
+        let mut comparisons = <[Comparison; 3]>::default();
+        Program::start(command).run(FIRST, |part, sample| comparisons[part].add(self, sample, places));
         let mut failed = Vec::new();
-        for (index, (part, verdict)) in PARTS.into_iter().zip(&verdicts).enumerate() {
-            println!("{} {interpreter}: {program}, {part}: {verdict}", self.name);
+        for (index, (part, comparison)) in PARTS.into_iter().zip(&comparisons).enumerate() {
+            println!("{} {interpreter}: {program}, {part}: {comparison}", self.name);
             let Some(&limits) = self.limits.get(index) else { continue };
-            let Shares { samples, whole, .. } = verdict.shares;
+            let Shares { samples, whole, .. } = comparison.shares;
             println!("share\t{}\t{interpreter}\t{program}, {part}\t{whole}\t{samples}", self.name);
-            if !verdict.shares.are_within(limits) || verdict.misplaced * 1000 > verdict.functions * MISPLACED
+            if !comparison.shares.are_within(limits)
+                || comparison.misplaced * 1000 > comparison.functions * MISPLACED
             {
                 failed.push(format!("{} {interpreter}: {program}, {part}", self.name));
             }
@@ -80,7 +81,7 @@ impl Language {
     }
 }
 
-impl Verdict {
+impl Comparison {
     fn add(&mut self, language: &Language, sample: &Sample<'_>, places: &mut impl Places) {
         let (calls, count): (Vec<Call<'_>>, _) = (sample.trace().calls().collect(), sample.count());
         self.shares.add(&calls, count);
@@ -116,7 +117,7 @@ fn shown<'p>(call: &Call<'p>) -> Option<Shown<'p>> {
 }
 
 /// As people read it.
-impl fmt::Display for Verdict {
+impl fmt::Display for Comparison {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} of {} functions misplaced, {}", self.misplaced, self.functions, self.shares)
     }

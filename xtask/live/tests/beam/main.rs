@@ -12,7 +12,7 @@
 //! line of each, the right number of recursive ones, and if it begins at the start of the thread.
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking, and prints")]
 
-mod judge;
+mod comparison;
 mod node;
 
 use std::cell::RefCell;
@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use std::process::Command;
 use std::time::Duration;
 
-use live_suite::comparison::Verdict;
+use live_suite::comparison::Comparison;
 use live_suite::reference::chains::Running;
 use live_suite::sampled::{profile, stacks};
 use node::Release;
@@ -94,17 +94,17 @@ fn check(release: &str, program: &str, command: Command) {
     let running = Running::start(command);
     let profile = profile([running.pid()], DURATION);
     let stacks = stacks(&profile);
-    let own = stacks.iter().filter(|stack| !judge::functions(stack).is_empty());
+    let own = stacks.iter().filter(|stack| !comparison::functions(stack).is_empty());
     let found: RefCell<BTreeMap<&str, u64>> = RefCell::default();
-    let verdict = Verdict::on(own, |stack| {
-        let (case, line) = judge::case(stack, &running.chains)?;
+    let comparison = Comparison::on(own, |stack| {
+        let (case, line) = comparison::case(stack, &running.chains)?;
         *found.borrow_mut().entry(case).or_default() += stack.count;
         Ok(line)
     });
-    println!("share\tbeam\t{release}\t{program}\t{}\t{}", verdict.exact, verdict.samples);
-    println!("{release}, {program}: {verdict}\n{:?}", found.borrow());
+    println!("share\tbeam\t{release}\t{program}\t{}\t{}", comparison.exact, comparison.samples);
+    println!("{release}, {program}: {comparison}\n{:?}", found.borrow());
     let found = found.into_inner();
     let missing: Vec<_> = running.chains.keys().filter(|case| !found.contains_key(case.as_str())).collect();
     assert!(missing.is_empty(), "no samples of {missing:?} under {release}");
-    assert!(verdict.is_good(PER_MILLE), "{program} under {release}: {verdict}");
+    assert!(comparison.is_good(PER_MILLE), "{program} under {release}: {comparison}");
 }

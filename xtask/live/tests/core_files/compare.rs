@@ -93,14 +93,14 @@ pub(crate) fn compare(dump: &Dump, least: usize, differences: &[Difference]) {
         let equals = [equal(&thread.ours, &thread.eu_stack), equal(&thread.ours, &thread.gdb)];
         let why =
             differences.iter().find(|difference| (difference.is)(&thread)).map(|difference| difference.why);
-        let verdict = match (equals, why) {
+        let comparison = match (equals, why) {
             ([true, true], _) => "equal to both",
             ([true, _], _) => "equal to eu-stack",
             ([_, true], _) => "equal to gdb",
             (_, Some(why)) => why,
             _ => "DIFFERENT, unexplained",
         };
-        print(stack, &thread, verdict);
+        print(stack, &thread, comparison);
         equal_to.iter_mut().zip(equals).for_each(|(count, equals)| *count += usize::from(equals));
         match (equals.contains(&true), why) {
             (true, _) => {}
@@ -119,8 +119,8 @@ pub(crate) fn compare(dump: &Dump, least: usize, differences: &[Difference]) {
     assert!(wrong.is_empty(), "threads {wrong:?}");
 }
 
-fn print(stack: &Stack, thread: &Thread, verdict: &str) {
-    println!("thread {}: {verdict}; ours: {}", stack.thread.id, thread.stop);
+fn print(stack: &Stack, thread: &Thread, comparison: &str) {
+    println!("thread {}: {comparison}; ours: {}", stack.thread.id, thread.stop);
     println!("    {:<54} {:<54} gdb", "ours", "eu-stack");
     let columns = [&thread.ours, &thread.eu_stack, &thread.gdb];
     let lines = columns.iter().map(|column| column.len()).max().unwrap_or(0);

@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use std::process::Command;
 use std::time::Duration;
 
-use live_suite::comparison::Verdict;
+use live_suite::comparison::Comparison;
 use live_suite::reference::chains::Running;
 use live_suite::sampled::{profile, stacks};
 use program::Release;
@@ -84,15 +84,15 @@ fn check(release: &str, program: &str, command: Command) {
     let stacks = stacks(&profile);
     let own = stacks.iter().filter(|stack| judge::is_own(stack));
     let found: RefCell<BTreeMap<&str, u64>> = RefCell::default();
-    let verdict = Verdict::on(own, |stack| {
+    let comparison = Comparison::on(own, |stack| {
         let case = judge::case(stack, &running.chains)?;
         *found.borrow_mut().entry(case).or_default() += stack.count;
         Ok(0)
     });
-    println!("share\tdotnet\t{release}\t{program}\t{}\t{}", verdict.exact, verdict.samples);
-    println!("{release}, {program}: {verdict}\n{:?}", found.borrow());
+    println!("share\tdotnet\t{release}\t{program}\t{}\t{}", comparison.exact, comparison.samples);
+    println!("{release}, {program}: {comparison}\n{:?}", found.borrow());
     let found = found.into_inner();
     let missing: Vec<_> = running.chains.keys().filter(|case| !found.contains_key(case.as_str())).collect();
     assert!(missing.is_empty(), "no samples of {missing:?} under {release}");
-    assert!(verdict.is_good(PER_MILLE), "{program} under {release}: {verdict}");
+    assert!(comparison.is_good(PER_MILLE), "{program} under {release}: {comparison}");
 }

@@ -198,7 +198,7 @@ fn memory_beyond_the_limit_is_counted_as_lost() {
     assert_eq!(of(&second, "many"), 0);
 }
 
-/// The program's own speed is printed, not judged.
+/// The program's own speed is printed, not compared.
 #[test]
 #[ignore = "needs root"]
 fn profiler_follows_a_storm_of_allocations() {

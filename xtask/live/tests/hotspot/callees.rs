@@ -9,7 +9,7 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::judge::{CALL_STUB, Seen};
+use crate::comparison::{CALL_STUB, Seen};
 
 /// Names of the outermost functions of threads.
 const ROOTS: [&str; 3] = ["_start", "clone3", "__clone3"];

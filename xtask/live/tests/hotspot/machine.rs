@@ -10,7 +10,7 @@ use ebpf_profiler_core::profile::Profile;
 use live_suite::paths::fixtures;
 use live_suite::sampled::{FREQUENCY, profiler};
 
-use crate::judge::{Rules, Verdict};
+use crate::comparison::{Comparison, Rules};
 
 /// Seconds that a chain runs before and after its stacks are collected, so that its code is
 /// compiled.
@@ -152,12 +152,12 @@ impl Machine {
 }
 
 impl Running {
-    /// Judges the samples of a profile and returns what is wrong.
+    /// Compares the samples of a profile and returns what is wrong.
     fn failure(&self, version: &str, mode: &str, profile: &Profile) -> Option<String> {
-        let verdict = self.rules.judge(profile, self.child.id());
-        let Verdict { exact, samples, leaf, .. } = verdict;
+        let comparison = self.rules.compare_all(profile, self.child.id());
+        let Comparison { exact, samples, leaf, .. } = comparison;
         let name = format!("Java {version} {mode} {}", self.chain);
-        println!("{name}: {verdict}");
+        println!("{name}: {comparison}");
         println!("share\thotspot\t{version}\t{mode} {}\t{exact}\t{samples}", self.chain);
         // The other one has no such leaf. Where it is inlined, its loop may be code of its caller, by the
         // machine's own tables.

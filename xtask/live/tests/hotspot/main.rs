@@ -25,7 +25,7 @@
 
 mod callees;
 
-mod judge;
+mod comparison;
 mod languages;
 mod machine;
 

@@ -8,7 +8,7 @@
 //! | Clojure | Debian | compiles and runs functions over sequences |
 //!
 //! A stack is exact if it is whole, all of its frames have names, and each method calls the next
-//! one by its class file. The first samples, while the virtual machine starts, are judged for
+//! one by its class file. The first samples, while the virtual machine starts, are compared for
 //! themselves.
 
 use std::collections::HashMap;
@@ -19,7 +19,7 @@ use std::process::Command;
 use ebpf_profiler_core::profile::{Call, Sample};
 
 use crate::callees::Callees;
-use crate::judge::{Seen, seen};
+use crate::comparison::{Seen, seen};
 use crate::machine::{Machine, compile};
 use live_suite::paths::fixtures;
 use live_suite::workload::foreign::{PARTS, Program, Shares, text};
@@ -45,14 +45,14 @@ const SEQUENCES: &str = "
 
 /// Judged samples.
 #[derive(Debug, Default)]
-struct Verdict {
+struct Comparison {
     shares: Shares,
     exact: u64,
     /// Whole stacks with names, with samples.
     stacks: HashMap<Vec<Seen>, u64>,
 }
 
-/// Profiles all programs under a machine; returns those with a verdict beyond the limits.
+/// Profiles all programs under a machine; returns those with a share beyond the limits.
 pub(crate) fn failures(machine: &Machine) -> Vec<String> {
     let root = fixtures().join("java-programs");
     if !root.join("complete").exists() {
@@ -83,18 +83,18 @@ pub(crate) fn failures(machine: &Machine) -> Vec<String> {
         }
         let mut command = Command::new(&machine.java);
         command.arg("-Xmx512m").args(&arguments);
-        let mut verdicts = <[Verdict; 3]>::default();
-        Program::start(&command).run(FIRST, |part, sample| verdicts[part].add(sample));
-        let stacks = verdicts.iter().flat_map(|verdict| verdict.stacks.keys());
+        let mut comparisons = <[Comparison; 3]>::default();
+        Program::start(&command).run(FIRST, |part, sample| comparisons[part].add(sample));
+        let stacks = comparisons.iter().flat_map(|comparison| comparison.stacks.keys());
         let callees = Callees::read(&machine.java, &format!("{}:{classes}", arguments[1]), stacks);
-        verdicts.iter_mut().for_each(|verdict| verdict.judge(&callees));
-        for (part, verdict) in PARTS.into_iter().zip(&verdicts) {
+        comparisons.iter_mut().for_each(|comparison| comparison.compare(&callees));
+        for (part, comparison) in PARTS.into_iter().zip(&comparisons) {
             let name = format!("{name}, {part}");
-            println!("Java {} {name}: {verdict}", machine.version);
+            println!("Java {} {name}: {comparison}", machine.version);
             if part == "end" {
                 continue;
             }
-            let Verdict { shares, exact, .. } = verdict;
+            let Comparison { shares, exact, .. } = comparison;
             println!("share\thotspot\t{}\t{name}\t{exact}\t{}", machine.version, shares.samples);
             if !shares.are_within(LIMITS) || exact * 1000 < shares.samples * LIMITS[0] {
                 failed.push(format!("Java {} {name}", machine.version));
@@ -104,7 +104,7 @@ pub(crate) fn failures(machine: &Machine) -> Vec<String> {
     failed
 }
 
-impl Verdict {
+impl Comparison {
     fn add(&mut self, sample: &Sample<'_>) {
         let (calls, count): (Vec<Call<'_>>, _) = (sample.trace().calls().collect(), sample.count());
         if !self.shares.add(&calls, count) {
@@ -117,7 +117,7 @@ impl Verdict {
     }
 
     /// Compares the whole stacks with the calls in the class files.
-    fn judge(&mut self, callees: &Callees) {
+    fn compare(&mut self, callees: &Callees) {
         for (stack, count) in std::mem::take(&mut self.stacks) {
             match callees.wrong(&stack) {
                 None => self.exact += count,
@@ -127,7 +127,7 @@ impl Verdict {
     }
 }
 
-impl fmt::Display for Verdict {
+impl fmt::Display for Comparison {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} of {} exact, {}", self.exact, self.shares.samples, self.shares)
     }

@@ -14,7 +14,7 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
-    /// Judges samples whose leaf is `spin`: its callers have to be 20 times `middle`, then `outer`,
+    /// Compares samples whose leaf is `spin`: its callers have to be 20 times `middle`, then `outer`,
     /// and with `to_root` the stack has to be whole.
     pub(crate) fn of(profile: &Profile, [outer, middle, spin]: &[&str; 3], to_root: bool) -> Outcome {
         let mut outcome = Outcome::default();
@@ -40,7 +40,7 @@ impl Outcome {
         outcome
     }
 
-    /// Judges samples by their leaf alone: all but those of the kernel should be in `function`.
+    /// Compares samples by their leaf alone: all but those of the kernel should be in `function`.
     pub(crate) fn of_leaves(profile: &Profile, function: &str) -> Outcome {
         let mut outcome = Outcome::default();
         for sample in profile.samples() {

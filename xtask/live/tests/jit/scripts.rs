@@ -1,5 +1,5 @@
 //! Runtimes of other scripts. Compiled functions of PHP have no frames of their own on the native
-//! stack, so the leaf alone is judged.
+//! stack, so the leaf alone is compared.
 
 use std::process::Command;
 

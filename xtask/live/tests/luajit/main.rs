@@ -19,15 +19,15 @@
     reason = "a test fails by panicking, and prints"
 )]
 
+mod comparison;
 mod host;
-mod judge;
 mod programs;
 mod shares;
 
 use std::time::Duration;
 
+use comparison::compare_all;
 use host::Host;
-use judge::judge;
 use live_suite::reference::chain::Running;
 use live_suite::sampled::Seen;
 use live_suite::sampled::{profile, stacks};
@@ -219,14 +219,14 @@ fn check(name: &str, host: &Host) {
     let mut failures = String::new();
     for ((case, _), running) in cases.iter().zip(&running) {
         let own = stacks.iter().filter(|stack| stack.is_of(running.pid(), None));
-        let verdict = judge(own, &running.chain, PROGRAM);
-        println!("share\tluajit\t{name}\t{case}\t{}\t{}", verdict.exact, verdict.samples);
+        let comparison = compare_all(own, &running.chain, PROGRAM);
+        println!("share\tluajit\t{name}\t{case}\t{}\t{}", comparison.exact, comparison.samples);
         // A trace has the line on which it began.
-        if *case == "two_lines" && name.ends_with("JIT") && !verdict.has_equal_lines() {
-            failures += &format!("\n{case} under {name}: lines {:?}", verdict.lines);
+        if *case == "two_lines" && name.ends_with("JIT") && !comparison.has_equal_lines() {
+            failures += &format!("\n{case} under {name}: lines {:?}", comparison.lines);
         }
-        if !verdict.is_good(PER_MILLE) {
-            failures += &format!("\n{case} under {name}: {verdict}");
+        if !comparison.is_good(PER_MILLE) {
+            failures += &format!("\n{case} under {name}: {comparison}");
         }
     }
     assert!(failures.is_empty(), "{failures}");

@@ -23,7 +23,7 @@ use live_suite::workload::sources::Sources;
 /// instead of the Lua frames, and some are cut.
 const LANGUAGE: Language = Language { name: "luajit", limits: [[950, 1000], [975, 8]], loops: &[] };
 
-/// Profiles programs with this word in their names in a host; returns those with a verdict beyond
+/// Profiles programs with this word in their names in a host; returns those with a share beyond
 /// the limits.
 pub(crate) fn failures(host_name: &str, host: &Host, only: &str) -> Vec<String> {
     let Ok(root) = fixtures().join("luajit/programs").canonicalize() else {

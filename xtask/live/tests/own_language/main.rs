@@ -11,17 +11,17 @@
     reason = "a test fails by panicking, and prints"
 )]
 
-mod judge;
+mod comparison;
 
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
+use comparison::Outcome;
 use ebpf_profiler_core::language::Language;
 use ebpf_profiler_core::profile::Profile;
 use ebpf_profiler_core::{Profiler, testing};
 use examples::toy::{Toy, ToyArray, ToyCompiled};
-use judge::Outcome;
 
 use live_suite::compile;
 use live_suite::process::Process;

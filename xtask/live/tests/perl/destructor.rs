@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::PER_MILLE;
 use crate::interpreter::Interpreter;
-use live_suite::comparison::Verdict;
+use live_suite::comparison::Comparison;
 use live_suite::reference::chain::Running;
 use live_suite::sampled::profile;
 use live_suite::sampled::{Seen, Stack, stacks};
@@ -23,12 +23,16 @@ const CALL: &str = "(eval)";
 pub(crate) fn check(interpreter: &Interpreter) {
     let running = Running::start(interpreter.program(&[], "destructor.pl", &[]));
     let stacks = stacks(&profile([running.pid()], DURATION));
-    let verdict = Verdict::on(&stacks, compare);
+    let comparison = Comparison::on(&stacks, compare);
     let name = &interpreter.name;
-    println!("share\tperl\t{name}\tdestructor\t{}\t{}", verdict.exact, verdict.samples);
-    assert!(verdict.is_good(PER_MILLE), "{name}: {verdict}");
-    let in_destructor = verdict.lines.get(&1).copied().unwrap_or(0);
-    assert!(in_destructor * 2 > verdict.samples, "{name}: {in_destructor} of {} samples", verdict.samples);
+    println!("share\tperl\t{name}\tdestructor\t{}\t{}", comparison.exact, comparison.samples);
+    assert!(comparison.is_good(PER_MILLE), "{name}: {comparison}");
+    let in_destructor = comparison.lines.get(&1).copied().unwrap_or(0);
+    assert!(
+        in_destructor * 2 > comparison.samples,
+        "{name}: {in_destructor} of {} samples",
+        comparison.samples
+    );
 }
 
 /// Returns 1 for a stack in the destructor, 0 for an exact one before it. Fails with the

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use crate::interpreter::Interpreter;
-use live_suite::comparison::Verdict;
+use live_suite::comparison::Comparison;
 use live_suite::reference::chain::Running;
 use live_suite::sampled::profile;
 use live_suite::sampled::{Seen, Stack, stacks};
@@ -16,12 +16,16 @@ const DURATION: Duration = Duration::from_secs(4);
 pub(crate) fn check(interpreter: &Interpreter) {
     let running = Running::start(interpreter.program(&[], "loading.pl", &[]));
     let stacks = stacks(&profile([running.pid()], DURATION));
-    let verdict = Verdict::on(&stacks, compare);
+    let comparison = Comparison::on(&stacks, compare);
     let name = &interpreter.name;
-    println!("share\tperl\t{name}\tloading\t{}\t{}", verdict.exact, verdict.samples);
-    assert_eq!(verdict.exact, verdict.samples, "{name}: {verdict}");
-    let at_leaf = verdict.lines.get(&1).copied().unwrap_or(0);
-    assert!(at_leaf * 2 > verdict.samples, "{name}: {at_leaf} of {} samples at the leaf", verdict.samples);
+    println!("share\tperl\t{name}\tloading\t{}\t{}", comparison.exact, comparison.samples);
+    assert_eq!(comparison.exact, comparison.samples, "{name}: {comparison}");
+    let at_leaf = comparison.lines.get(&1).copied().unwrap_or(0);
+    assert!(
+        at_leaf * 2 > comparison.samples,
+        "{name}: {at_leaf} of {} samples at the leaf",
+        comparison.samples
+    );
 }
 
 /// Returns 1 for a stack at the end of a chain, 0 for another one. Fails if the chain has not the

@@ -28,7 +28,7 @@ mod subs;
 use std::time::Duration;
 
 use interpreter::Interpreter;
-use live_suite::comparison::Verdict;
+use live_suite::comparison::Comparison;
 use live_suite::process::Process;
 use live_suite::reference::chain::{Call, Chain, Running};
 use live_suite::reference::printed::printed;
@@ -325,14 +325,14 @@ fn check_subjects(interpreter: &str, subjects: &[Subject], duration: Duration) {
     let mut failures = String::new();
     for Subject { name, argument, pid, thread, chain } in subjects {
         let own = stacks.iter().filter(|stack| stack.is_of(*pid, *thread));
-        let verdict = Verdict::on(own, |stack| compare(stack, name, chain));
-        let Verdict { exact, samples, .. } = &verdict;
+        let comparison = Comparison::on(own, |stack| compare(stack, name, chain));
+        let Comparison { exact, samples, .. } = &comparison;
         println!("share\tperl\t{interpreter}\t{name}{argument}\t{exact}\t{samples}");
-        if *name == "two_lines" && !verdict.has_equal_lines() {
-            failures += &format!("\n{name} under {interpreter}: lines {:?}", verdict.lines);
+        if *name == "two_lines" && !comparison.has_equal_lines() {
+            failures += &format!("\n{name} under {interpreter}: lines {:?}", comparison.lines);
         }
-        if !verdict.is_good(PER_MILLE) {
-            failures += &format!("\n{name}{argument} under {interpreter}: {verdict}");
+        if !comparison.is_good(PER_MILLE) {
+            failures += &format!("\n{name}{argument} under {interpreter}: {comparison}");
         }
     }
     assert!(failures.is_empty(), "{failures}");

@@ -18,7 +18,7 @@ use live_suite::workload::placed::Language;
 const LANGUAGE: Language = Language { name: "perl", limits: [[950, 100], [990, 5]], loops: LOOPS };
 
 /// Profiles programs with this word in their names under an interpreter; returns those with a
-/// verdict beyond the limits.
+/// share beyond the limits.
 pub(crate) fn failures(perl: &Interpreter, only: &str) -> Vec<String> {
     let Ok(root) = fixtures().join("perl/programs").canonicalize() else {
         test_needs::skip("no programs: cargo xtask fixtures perl");

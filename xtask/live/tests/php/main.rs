@@ -22,10 +22,10 @@
     reason = "a test fails by panicking, and prints"
 )]
 
+mod comparison;
 mod embedded;
 mod fastcgi;
 mod interpreter;
-mod judge;
 mod programs;
 mod served;
 mod server;
@@ -34,8 +34,8 @@ mod short;
 
 use std::time::Duration;
 
+use comparison::compare_all;
 use interpreter::Interpreter;
-use judge::judge;
 use live_suite::reference::chain::{Call, Running};
 use live_suite::sampled::{Stack, profile, stacks};
 use live_suite::selection::{is_matrix, is_wanted};
@@ -336,13 +336,13 @@ fn check_subjects(name: &str, has_jit: bool, subjects: &[Subject]) {
     let mut failures = String::new();
     for Subject { case, pid, thread, chain } in subjects {
         let is_own = |stack: &&Stack| stack.is_of(*pid, thread.as_deref());
-        let verdict = judge(stacks.iter().filter(is_own), chain, has_jit);
-        println!("share\tphp\t{name}\t{}\t{}\t{}", case.name, verdict.exact, verdict.samples);
-        if case.name == "two_lines" && !has_jit && !verdict.has_equal_lines() {
-            failures += &format!("\n{} under {name}: lines {:?}", case.name, verdict.lines);
+        let comparison = compare_all(stacks.iter().filter(is_own), chain, has_jit);
+        println!("share\tphp\t{name}\t{}\t{}\t{}", case.name, comparison.exact, comparison.samples);
+        if case.name == "two_lines" && !has_jit && !comparison.has_equal_lines() {
+            failures += &format!("\n{} under {name}: lines {:?}", case.name, comparison.lines);
         }
-        if !verdict.is_good(PER_MILLE) {
-            failures += &format!("\n{} under {name}: {verdict}", case.name);
+        if !comparison.is_good(PER_MILLE) {
+            failures += &format!("\n{} under {name}: {comparison}", case.name);
         }
     }
     assert!(failures.is_empty(), "{failures}");

@@ -20,7 +20,7 @@ const CONVERT: &str =
     "require 'Parsedown/Parsedown.php'; echo (new Parsedown)->text(file_get_contents($argv[1]));";
 
 /// Profiles programs with this word in their names under an interpreter; returns those with a
-/// verdict beyond the limits.
+/// share beyond the limits.
 pub(crate) fn failures(php: &Interpreter, only: &str) -> Vec<String> {
     let Ok(root) = fixtures().join("php/programs").canonicalize() else {
         test_needs::skip("no programs: cargo xtask fixtures php");

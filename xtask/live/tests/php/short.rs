@@ -22,7 +22,7 @@ use crate::interpreter::Interpreter;
 use crate::served;
 use crate::server::{Kind, Server, Workers};
 use crate::{PER_MILLE, duration};
-use live_suite::comparison::Verdict;
+use live_suite::comparison::Comparison;
 use live_suite::sampled::{FREQUENCY, Seen, Stack, profiler, stacks_of};
 
 /// Number of scripts.
@@ -78,19 +78,24 @@ pub(crate) fn check(version: &str, settings: &[&str]) {
     let has_stack = |sample: &Sample<'_>| sample.trace().stop() != Stop::NoUserStack;
     let is_own = |sample: &Sample<'_>| sample.process().executable.contains("php-fpm");
     let stacks = stacks_of(&profile, |sample| is_own(sample) && has_stack(sample));
-    let verdict = Verdict::on(&stacks, |stack| compare(stack, &folder));
-    let in_scripts: u64 = verdict.lines.iter().filter(|(line, _)| **line != 0).map(|(_, count)| count).sum();
+    let comparison = Comparison::on(&stacks, |stack| compare(stack, &folder));
+    let in_scripts: u64 =
+        comparison.lines.iter().filter(|(line, _)| **line != 0).map(|(_, count)| count).sum();
     let mut workers: Vec<_> = stacks.iter().map(|stack| stack.pid).collect();
     workers.sort_unstable();
     workers.dedup();
     let name = format!("{version} Fpm{}", served::suffix(settings));
-    println!("share\tphp\t{name}\tshort\t{}\t{}", verdict.exact, verdict.samples);
+    println!("share\tphp\t{name}\tshort\t{}\t{}", comparison.exact, comparison.samples);
     println!("{answers} requests, {} processes, {in_scripts} samples in functions of scripts", workers.len());
-    if verdict.exact < verdict.samples {
-        println!("{name}: {verdict}");
+    if comparison.exact < comparison.samples {
+        println!("{name}: {comparison}");
     }
-    assert!(verdict.is_good(PER_MILLE), "{name}: {verdict}");
-    assert!(in_scripts * 1000 > verdict.samples * IN_SCRIPTS, "{name}: {in_scripts} of {}", verdict.samples);
+    assert!(comparison.is_good(PER_MILLE), "{name}: {comparison}");
+    assert!(
+        in_scripts * 1000 > comparison.samples * IN_SCRIPTS,
+        "{name}: {in_scripts} of {}",
+        comparison.samples
+    );
     assert!(answers / REQUESTS as u64 > 4, "{name}: {answers} requests");
 }
 

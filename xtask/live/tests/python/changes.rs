@@ -92,7 +92,7 @@ fn processes_that_become_others() {
         ];
         let mut command = Command::new(&host);
         command.args([&seconds().to_string(), "next"]).env("NEXT", programs.join("\n"));
-        judge(&profiled(bare(command)), one, other)
+        compare(&profiled(bare(command)), one, other)
     });
 }
 
@@ -109,11 +109,11 @@ fn processes_that_are_killed() {
             |python: &Interpreter, color| format!("child={} {} {color}", python.program, script("becomes"));
         let mut command = Command::new(&host);
         command.args([seconds().to_string(), child(one, "red"), child(other, "blue")]);
-        judge(&profiled(bare(command)), one, other)
+        compare(&profiled(bare(command)), one, other)
     });
 }
 
-fn judge(stacks: &[Stack], one: &Interpreter, other: &Interpreter) -> (bool, String) {
+fn compare(stacks: &[Stack], one: &Interpreter, other: &Interpreter) -> (bool, String) {
     let file = |python| library(python).unwrap_or_default().file_name().unwrap_or_default().to_owned();
     let file = |python| file(python).to_string_lossy().into_owned();
     let colors = Colors::of(stacks, &[(file(one), "red"), (file(other), "blue")]);

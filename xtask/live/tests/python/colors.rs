@@ -6,7 +6,7 @@ use std::fmt;
 use crate::phases::{is_bare_loop, is_mark, names};
 use crate::seen::{Seen, Stack};
 
-/// Verdict on the samples of such programs.
+/// Compared samples of such programs.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Colors {
     /// Samples with the functions of the running program, up to the innermost.
@@ -26,7 +26,7 @@ pub(crate) struct Colors {
 }
 
 impl Colors {
-    /// Judges stacks by the color that belongs to the file of each interpreter.
+    /// Compares stacks by the color that belongs to the file of each interpreter.
     pub(crate) fn of(stacks: &[Stack], colors: &[(String, &str)]) -> Colors {
         let mut found = Colors::default();
         for stack in stacks {

@@ -17,7 +17,7 @@
 //!
 //! ```text
 //! cargo xtask pythons
-//! cargo test --release -p live-suite --test python                                     the judge's own tests
+//! cargo test --release -p live-suite --test python                                     tests of the comparison itself
 //! sudo -E env PATH="$PATH" cargo test --release -p live-suite --test python -- --ignored --test-threads=1 --nocapture
 //! ```
 //!
@@ -35,9 +35,9 @@
 
 mod changes;
 mod colors;
+mod comparison;
 mod expected;
 mod interpreter;
-mod judge;
 mod library;
 mod perf_map;
 mod phases;

@@ -16,7 +16,7 @@ pub(crate) struct Phase {
     pub(crate) to: u64,
 }
 
-/// Verdict on the samples of a program with phases.
+/// Compared samples of a program with phases.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Fate {
     /// Samples while a script ran, and, of those, the ones with its whole chain.
@@ -61,7 +61,7 @@ impl Phase {
 }
 
 impl Fate {
-    /// Judges the stacks of one program, each of whose scripts is called by `above` others.
+    /// Compares the stacks of one program, each of whose scripts is called by `above` others.
     pub(crate) fn of(stacks: &[Stack], phases: &[Phase], above: usize) -> Fate {
         let mut fate = Fate::default();
         let mut samples: Vec<(u64, &Stack)> =

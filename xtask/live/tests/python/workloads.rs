@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Duration;
 
+use crate::comparison::{Comparison, Rules};
 use crate::expected::{Expected, expected};
 use crate::interpreter::{self, Interpreter, Version};
-use crate::judge::{Rules, Verdict};
 use crate::profiler::profile;
 use crate::seen::{Stack, stacks};
 use crate::skeleton::{self, Skeletons};
@@ -127,11 +127,11 @@ fn every_chain() {
                     news += &format!("\n{} under {}: {reason}", case.name, interpreter.name);
                     "?".to_owned()
                 }
-                Some(Ok(verdict)) => {
-                    if !verdict.is_good(PER_MILLE) {
-                        news += &format!("\n{} under {}: {verdict}", case.name, interpreter.name);
+                Some(Ok(comparison)) => {
+                    if !comparison.is_good(PER_MILLE) {
+                        news += &format!("\n{} under {}: {comparison}", case.name, interpreter.name);
                     }
-                    format!("{:.1} {:.1}", verdict.share() * 100.0, verdict.share_of_known() * 100.0)
+                    format!("{:.1} {:.1}", comparison.share() * 100.0, comparison.share_of_known() * 100.0)
                 }
             };
             table.entry(case.name).or_default().push(shown);
@@ -177,10 +177,10 @@ mod matrix {
         let is_3_8 = |version: Version| version.is_before(3, 9) && !version.is_before(3, 8);
         for interpreter in interpreter::chosen(|each| is_3_8(each.version())) {
             for outcome in run(&cases, &interpreter).into_values() {
-                let verdict = outcome.unwrap();
-                share(&interpreter.name, "forks, busy", verdict.exact, verdict.samples);
-                println!("{verdict}");
-                assert!(verdict.is_good(PER_MILLE), "{verdict}");
+                let comparison = outcome.unwrap();
+                share(&interpreter.name, "forks, busy", comparison.exact, comparison.samples);
+                println!("{comparison}");
+                assert!(comparison.is_good(PER_MILLE), "{comparison}");
             }
         }
     }
@@ -195,21 +195,20 @@ fn row<'s>(cells: impl Iterator<Item = &'s str>) -> String {
     cells.map(|cell| format!(" {cell:>13}")).collect()
 }
 
-/// Verdicts by case, or the reason for which there is none.
-type Outcomes = BTreeMap<&'static str, Result<Verdict, String>>;
+/// Comparisons by case, or the reason for which there is none.
+type Outcomes = BTreeMap<&'static str, Result<Comparison, String>>;
 
-/// Takes the same number of samples again for each case that isn't good, and judges both together:
+/// Takes the same number of samples again for each case that isn't good, and compares both together:
 /// the bound is five wrong samples of a thousand, and chance alone makes five of two.
 fn look_again(cases: &[Case], interpreter: &Interpreter, outcomes: &mut Outcomes) {
-    let is_unclear =
-        |case: &&Case| matches!(&outcomes.get(case.name), Some(Ok(verdict)) if !verdict.is_good(PER_MILLE));
+    let is_unclear = |case: &&Case| matches!(&outcomes.get(case.name), Some(Ok(comparison)) if !comparison.is_good(PER_MILLE));
     let unclear: Vec<Case> = cases.iter().filter(is_unclear).cloned().collect();
     if unclear.is_empty() {
         return;
     }
     for (name, again) in run(&unclear, interpreter) {
-        if let (Some(Ok(verdict)), Ok(again)) = (outcomes.get_mut(name), again) {
-            verdict.add(again);
+        if let (Some(Ok(comparison)), Ok(again)) = (outcomes.get_mut(name), again) {
+            comparison.add(again);
         }
     }
 }
@@ -256,7 +255,7 @@ fn run(cases: &[Case], interpreter: &Interpreter) -> Outcomes {
     progress("looked at");
 
     let own: Vec<BTreeSet<u32>> = started.iter().map(Running::pids).collect();
-    let mut verdicts = BTreeMap::new();
+    let mut comparisons = BTreeMap::new();
     for ((case, running), pids) in cases.iter().zip(&started).zip(&own) {
         let is_anyones = |stack: &&Stack| own.iter().any(|pids| pids.contains(&stack.pid));
         let is_own =
@@ -274,10 +273,11 @@ fn run(cases: &[Case], interpreter: &Interpreter) -> Outcomes {
                 expected_of(running, &look([running].into_iter(), interpreter))
             }),
         };
-        let verdict = threads.map(|threads| Rules { version, threads, moves: case.moves }.judge(&own));
-        verdicts.insert(case.name, verdict);
+        let comparison =
+            threads.map(|threads| Rules { version, threads, moves: case.moves }.compare_all(&own));
+        comparisons.insert(case.name, comparison);
     }
-    verdicts
+    comparisons
 }
 
 /// Retries `attempt` with growing delays: gdb fails while a program moves or a thread still waits

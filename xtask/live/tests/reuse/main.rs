@@ -26,14 +26,14 @@
     reason = "a test fails by panicking, and prints"
 )]
 
+mod comparison;
 mod function;
 mod interpreters;
 mod run;
-mod verdict;
 
+use comparison::Comparison;
 use interpreters::Interpreter;
 use run::run;
-use verdict::Verdict;
 
 use live_suite::selection::is_matrix;
 
@@ -58,13 +58,13 @@ fn check(language: &str, interpreters: Vec<Interpreter>, variants: &[&str]) {
     for interpreter in &chosen {
         for variant in variants {
             let (functions, profile) = run(interpreter.command(&[variant, seconds]));
-            let verdict = Verdict::on(&functions, &profile);
-            println!("{language} {}, {variant}: {verdict}", interpreter.name);
+            let comparison = Comparison::on(&functions, &profile);
+            println!("{language} {}, {variant}: {comparison}", interpreter.name);
             println!(
                 "share\t{language}\t{}\t{variant}\t{}\t{}",
-                interpreter.name, verdict.right, verdict.functions
+                interpreter.name, comparison.right, comparison.functions
             );
-            if !verdict.is_good() {
+            if !comparison.is_good() {
                 failed.push(format!("{language} {}, {variant}", interpreter.name));
             }
         }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use live_suite::sampled::profiler;
 
-use crate::judge::Verdict;
+use crate::comparison::Comparison;
 use crate::program::Ruby;
 use crate::seen::{Seen, Stack, stacks};
 
@@ -29,27 +29,27 @@ const DEVIATIONS: f64 = 4.0;
 
 /// Profiles the program from its start to its end. Fails if the share of collections is not that of
 /// their time.
-pub(crate) fn check(ruby: &Ruby) -> Result<Verdict, String> {
+pub(crate) fn check(ruby: &Ruby) -> Result<Comparison, String> {
     let profiler = profiler([std::process::id()], crate::FREQUENCY);
     let output = ruby.command("collects.rb").arg(SECONDS).output().unwrap();
     let (profile, _) = profiler.finish().unwrap_or_else(|error| panic!("{error}"));
     let printed = String::from_utf8(output.stdout).unwrap();
     let (time, collecting) = printed.trim().split_once('\t').unwrap();
     let share = collecting.parse::<f64>().unwrap() / time.parse::<f64>().unwrap();
-    let mut verdict = Verdict::default();
+    let mut comparison = Comparison::default();
     let (mut all, mut found) = (0, 0);
     for stack in stacks(&profile).iter().filter(|stack| stack.ruby().any(|seen| name(seen) == MEASURED)) {
         all += stack.count;
         let is_collection = stack.ruby().any(|seen| name(seen) == COLLECTION);
         found += if is_collection { stack.count } else { 0 };
-        verdict.add(stack, compare(stack, is_collection));
+        comparison.add(stack, compare(stack, is_collection));
     }
     let deviation = (share * (1.0 - share) * all as f64).sqrt();
     let difference = found as f64 - share * all as f64;
     let mut text = format!("{found} of {all} samples collect, and {share:.4} of the time");
     let _ = write!(text, " ({:.1} standard deviations)", difference / deviation);
     println!("{text}");
-    if difference.abs() <= DEVIATIONS * deviation { Ok(verdict) } else { Err(text) }
+    if difference.abs() <= DEVIATIONS * deviation { Ok(comparison) } else { Err(text) }
 }
 
 fn name(seen: &Seen) -> &str {

@@ -34,7 +34,7 @@
 )]
 
 mod collections;
-mod judge;
+mod comparison;
 mod moves;
 mod program;
 mod programs;
@@ -45,7 +45,7 @@ use std::time::Duration;
 
 use ebpf_profiler_core::profile::Profile;
 
-use judge::{Expected, Verdict};
+use comparison::{Comparison, Expected};
 use program::{Ruby, Running};
 
 use live_suite::sampled::profiler;
@@ -237,13 +237,13 @@ fn check_some(version: &str, options: &'static [&'static str], rounds: u32, some
     };
     let ruby = ruby.with_compiler(options, rounds);
     let mut wrong = Vec::new();
-    let mut report = |name: &str, verdict: &Verdict, allowed: u64| {
-        println!("share\truby\t{version}\t{name}\t{}\t{}", verdict.exact, verdict.samples);
-        if verdict.exact < verdict.samples {
-            println!("{version} {name}: {verdict}");
+    let mut report = |name: &str, comparison: &Comparison, allowed: u64| {
+        println!("share\truby\t{version}\t{name}\t{}\t{}", comparison.exact, comparison.samples);
+        if comparison.exact < comparison.samples {
+            println!("{version} {name}: {comparison}");
         }
-        let exact = verdict.exact + allowed;
-        if verdict.exact == 0 || exact * 1000 < verdict.samples * PER_MILLE {
+        let exact = comparison.exact + allowed;
+        if comparison.exact == 0 || exact * 1000 < comparison.samples * PER_MILLE {
             wrong.push(name.to_owned());
         }
     };
@@ -262,7 +262,7 @@ fn check_some(version: &str, options: &'static [&'static str], rounds: u32, some
         assert!(samples * 2 > all, "{version}: {samples} of {all} samples with code of MJIT");
     }
     for (chain, running) in chains.iter().zip(&running) {
-        report(&chain.name, &chain.judge(running, &stacks), 0);
+        report(&chain.name, &chain.compare_all(running, &stacks), 0);
     }
     drop(running);
     if is_wanted("moves") {
@@ -273,7 +273,7 @@ fn check_some(version: &str, options: &'static [&'static str], rounds: u32, some
     let mut shares = None;
     if is_wanted("collections") {
         match collections::check(&ruby) {
-            Ok(verdict) => report("collections", &verdict, 0),
+            Ok(comparison) => report("collections", &comparison, 0),
             Err(difference) => shares = Some(difference),
         }
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use live_suite::sampled::profiler;
 
-use crate::judge::Verdict;
+use crate::comparison::Comparison;
 use crate::program::{Ruby, Running};
 use crate::seen::{Seen, Stack, stacks};
 
@@ -43,14 +43,14 @@ const PROCESSES: usize = 5;
 const LIFE: &str = "1";
 
 /// Profiles the program while it runs.
-pub(crate) fn check(ruby: &Ruby) -> Verdict {
+pub(crate) fn check(ruby: &Ruby) -> Comparison {
     let running = Running::start(ruby.command("moves.rb"));
     let profile = crate::profile(std::slice::from_ref(&running), || std::thread::sleep(TIME));
-    judge(&stacks(&profile), |stack| stack.pid == running.pid())
+    compare_all(&stacks(&profile), |stack| stack.pid == running.pid())
 }
 
 /// Profiles processes from their first sample to their last.
-pub(crate) fn first_samples(ruby: &Ruby) -> Verdict {
+pub(crate) fn first_samples(ruby: &Ruby) -> Comparison {
     let profiler = profiler([std::process::id()], crate::FREQUENCY);
     for _ in 0..PROCESSES {
         let status = ruby.command("moves.rb").args(["silent", LIFE]).status();
@@ -58,19 +58,19 @@ pub(crate) fn first_samples(ruby: &Ruby) -> Verdict {
     }
     let (profile, _) = profiler.finish().unwrap_or_else(|error| panic!("{error}"));
     // Before the script runs there is no Ruby frame.
-    judge(&stacks(&profile), |stack| stack.ruby().any(is_own))
+    compare_all(&stacks(&profile), |stack| stack.ruby().any(is_own))
 }
 
 fn is_own(seen: &Seen) -> bool {
     matches!(seen, Seen::Ruby { file, .. } if file.ends_with("moves.rb"))
 }
 
-fn judge(stacks: &[Stack], is_judged: impl Fn(&Stack) -> bool) -> Verdict {
-    let mut verdict = Verdict::default();
-    for stack in stacks.iter().filter(|stack| is_judged(stack)) {
-        verdict.add(stack, compare(stack));
+fn compare_all(stacks: &[Stack], is_compared: impl Fn(&Stack) -> bool) -> Comparison {
+    let mut comparison = Comparison::default();
+    for stack in stacks.iter().filter(|stack| is_compared(stack)) {
+        comparison.add(stack, compare(stack));
     }
-    verdict
+    comparison
 }
 
 fn compare(stack: &Stack) -> Result<(), String> {

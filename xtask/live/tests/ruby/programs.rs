@@ -22,7 +22,7 @@ const GEMS: &str = "usr/share/rubygems-integration/all/gems";
 /// A version whose libraries a build has that comes without any.
 const LIBRARIES: (&str, &str) = ("yjit-3.3.8", "wheel-3.3.9");
 
-/// Profiles programs with these words in their names under a version; returns those with a verdict
+/// Profiles programs with these words in their names under a version; returns those with a comparison
 /// beyond the limits.
 pub(crate) fn failures(version: &str, options: &'static [&'static str], only: &str) -> Vec<String> {
     let root = fixtures().join("ruby/programs");

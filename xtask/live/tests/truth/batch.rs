@@ -2,12 +2,12 @@
 //!
 //! ```text
 //! each case     built, asked of gdb                        two at a time
-//! eight cases   started, profiled together, judged by the name that each program runs under
+//! eight cases   started, profiled together, compared by the name that each program runs under
 //! one case      profiled alone if it wasn't good; both runs count
 //! ```
 //!
 //! The first test that asks runs all that were selected on the command line; the others find their
-//! verdicts.
+//! comparisons.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -16,13 +16,13 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread;
 
 use crate::case::{Case, Ready};
-use crate::compare::Verdict;
+use crate::compare::Comparison;
 
 /// Programs that are profiled together.
 const TOGETHER: usize = 8;
 
-/// A verdict, or the message of the panic in its place.
-type Outcome = Result<Verdict, String>;
+/// A comparison, or the message of the panic in its place.
+type Outcome = Result<Comparison, String>;
 
 type Named = (&'static str, Case);
 
@@ -36,10 +36,10 @@ pub(crate) fn check(name: &str, cases: fn() -> Vec<Named>) {
     });
     let outcome = outcomes.get(name).unwrap_or_else(|| fail(name, "it was not selected"));
     match outcome {
-        Ok(verdict) => {
-            println!("share\ttruth\tnative\t{name}\t{}\t{}", verdict.exact, verdict.samples);
-            println!("{name:<28} {verdict}");
-            assert!(verdict.is_good(), "{name}: {verdict}");
+        Ok(comparison) => {
+            println!("share\ttruth\tnative\t{name}\t{}\t{}", comparison.exact, comparison.samples);
+            println!("{name:<28} {comparison}");
+            assert!(comparison.is_good(), "{name}: {comparison}");
         }
         Err(message) => fail(name, message),
     }
@@ -74,10 +74,10 @@ fn run(cases: Vec<Named>) -> BTreeMap<&'static str, Outcome> {
     }
     for group in groups(&ready) {
         let cases: Vec<&Ready> = group.iter().map(|(_, case)| case).collect();
-        let verdicts = caught(|| Ready::profile(&cases));
+        let comparisons = caught(|| Ready::profile(&cases));
         for (at, (name, case)) in group.iter().enumerate() {
-            let first = verdicts.as_ref().map(|verdicts| verdicts[at].clone()).map_err(Clone::clone);
-            outcomes.insert(name, first.and_then(|verdict| again(case, verdict)));
+            let first = comparisons.as_ref().map(|comparisons| comparisons[at].clone()).map_err(Clone::clone);
+            outcomes.insert(name, first.and_then(|comparison| again(case, comparison)));
         }
     }
     outcomes
@@ -99,13 +99,13 @@ fn groups<'r>(ready: &'r [(&'static str, Ready)]) -> Vec<Vec<&'r (&'static str, 
     groups
 }
 
-/// Profiles a case alone if a first verdict isn't good, and judges both runs together.
-fn again(case: &Ready, mut verdict: Verdict) -> Outcome {
-    if !verdict.is_good() {
+/// Profiles a case alone if a first comparison isn't good, and compares both runs together.
+fn again(case: &Ready, mut comparison: Comparison) -> Outcome {
+    if !comparison.is_good() {
         let second = caught(|| Ready::profile(&[case]))?;
-        second.into_iter().for_each(|second| verdict.add(second));
+        second.into_iter().for_each(|second| comparison.add(second));
     }
-    Ok(verdict)
+    Ok(comparison)
 }
 
 /// Builds the programs and asks gdb about them, two at a time.

@@ -21,7 +21,7 @@ use live_suite::comparison::name::plain;
 use live_suite::selection::is_matrix;
 use live_suite::workload::load::{self, Load};
 
-/// A program that is judged.
+/// A program whose stacks are compared.
 struct Subject {
     name: &'static str,
     ready: Ready,
@@ -67,7 +67,7 @@ mod matrix {
         let outcome = working.finish_now();
         drop(load);
         let mut failures = String::new();
-        let mut judge = |name: &str, stacks: Vec<Stack>, wrong: u64, first: u64| {
+        let mut compare = |name: &str, stacks: Vec<Stack>, wrong: u64, first: u64| {
             let samples: u64 = stacks.iter().map(|stack| stack.count).sum();
             println!("share\ttruth\tbusy\t{name}\t{}\t{samples}", samples - wrong);
             if samples == 0 || wrong.saturating_sub(first) * 1000 > samples {
@@ -76,13 +76,13 @@ mod matrix {
         };
         for Subject { name, ready, first } in &subjects {
             let stacks = ready.own(&outcome.stacks);
-            let wrong = ready.judge_started(&stacks, &roots);
-            judge(name, stacks, wrong, *first);
+            let wrong = ready.compare_started(&stacks, &roots);
+            compare(name, stacks, wrong, *first);
         }
         for (name, is_own) in [("lives of 30 ms", 'n'), ("forked children", 'c')] {
             let is_own = |stack: &&Stack| lives::is_life(&stack.comm, &[is_own]);
             let stacks: Vec<Stack> = outcome.stacks.iter().filter(is_own).cloned().collect();
-            judge(name, stacks.clone(), broken(&stacks, &roots), 0);
+            compare(name, stacks.clone(), broken(&stacks, &roots), 0);
         }
         assert!(failures.is_empty(), "{failures}");
     }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::busy;
-use crate::compare::{Expected, Rules, Verdict};
+use crate::compare::{Comparison, Expected, Rules};
 use crate::compile::{Build, Built};
 use crate::folded::Stack;
 use crate::oracle::{self, Question};
@@ -12,7 +12,7 @@ use crate::profiler::{Order, profile};
 use crate::roots::Roots;
 use live_suite::comparison::name::{plain, same};
 
-/// A case: built, asked of gdb, profiled, judged.
+/// A case: built, asked of gdb, profiled, compared.
 #[derive(Clone, Debug)]
 pub(crate) struct Case {
     build: Build,
@@ -162,13 +162,13 @@ impl Case {
         self
     }
 
-    /// Doesn't judge what lies above these functions.
+    /// Doesn't compare what is above these functions.
     pub(crate) fn beyond(mut self, functions: &[&str]) -> Case {
         self.rules.beyond = functions.iter().map(|&function| function.to_owned()).collect();
         self
     }
 
-    /// Accepts that the program is still being loaded; what the loader does then is not judged.
+    /// Accepts that the program is still being loaded; what the loader does then is not compared.
     pub(crate) fn loader(mut self) -> Case {
         self.rules.stacks.push(graft(&[], "_start _dl_start"));
         self.rules.beyond.push("_dl_start".to_owned());
@@ -244,8 +244,8 @@ impl Ready {
         !(one.is_alone || other.is_alone || is_same)
     }
 
-    /// Profiles the programs of all these cases in one run, and judges each.
-    pub(crate) fn profile(cases: &[&Ready]) -> Vec<Verdict> {
+    /// Profiles the programs of all these cases in one run, and compares each.
+    pub(crate) fn profile(cases: &[&Ready]) -> Vec<Comparison> {
         let running: Vec<Running> =
             cases.iter().map(|ready| ready.start(&ready.case.life.to_string())).collect();
         let outcome = profile(&Order {
@@ -257,7 +257,7 @@ impl Ready {
         let is_of = |ready: &Ready, stack: &Stack| cases.len() == 1 || stack.comm == ready.comm();
         let stacks =
             |ready| outcome.stacks.iter().filter(|stack| is_of(ready, stack)).cloned().collect::<Vec<_>>();
-        cases.iter().map(|ready| ready.rules.judge(&stacks(ready))).collect()
+        cases.iter().map(|ready| ready.rules.compare(&stacks(ready))).collect()
     }
 
     /// Returns the samples of its process in a profile of the machine.
@@ -268,7 +268,7 @@ impl Ready {
 
     /// Returns the number of wrong samples of a program that was profiled from its start on: all
     /// have to be whole, and those in its chain exact.
-    pub(crate) fn judge_started(&self, stacks: &[Stack], roots: &Roots) -> u64 {
+    pub(crate) fn compare_started(&self, stacks: &[Stack], roots: &Roots) -> u64 {
         let is_in_chain = |stack: &Stack| {
             stack
                 .frames
@@ -276,11 +276,11 @@ impl Ready {
                 .any(|frame| ["l1", "leaf", "before1", "after1"].contains(&plain(&frame.name).as_str()))
         };
         let (chain, start): (Vec<Stack>, Vec<Stack>) = stacks.iter().cloned().partition(is_in_chain);
-        let verdict = self.rules.judge(&chain);
-        if verdict.exact < verdict.samples {
-            eprintln!("{}: {verdict}", self.comm());
+        let comparison = self.rules.compare(&chain);
+        if comparison.exact < comparison.samples {
+            eprintln!("{}: {comparison}", self.comm());
         }
-        verdict.samples - verdict.exact + busy::broken(&start, roots)
+        comparison.samples - comparison.exact + busy::broken(&start, roots)
     }
 
     /// Starts the program, which lives for some seconds.

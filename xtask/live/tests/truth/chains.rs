@@ -213,7 +213,7 @@ truth! {
 /// Between two programs there is no user stack.
 const EXEC: &[&str] = &["do_execveat_common.isra.0", "bprm_execve", "begin_new_exec"];
 
-/// Functions of the C++ run-time libraries: the stack above them is not judged.
+/// Functions of the C++ run-time libraries: the stack above them is not compared.
 const UNWINDER: &[&str] = &[
     "libstdc++.so",
     "libgcc_s.so",

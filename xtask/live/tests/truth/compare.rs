@@ -31,8 +31,8 @@ pub(crate) struct Rules {
     pub(crate) clocks: Vec<(usize, Vec<Expected>)>,
     /// The root side of an expected stack is fine too: the program calls and returns all the time.
     pub(crate) prefixes: bool,
-    /// These functions, those without a name in these files, and what lies above them is not ours
-    /// to judge: run-time libraries at work. What lies below is.
+    /// These functions, those without a name in these files, and what is above them are not
+    /// compared: run-time libraries at work.
     pub(crate) beyond: Vec<String>,
     /// Stacks without user frames are fine if one of these kernel functions is in them.
     pub(crate) kernel_alone: Vec<String>,
@@ -40,7 +40,7 @@ pub(crate) struct Rules {
 
 /// Results of the samples.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Verdict {
+pub(crate) struct Comparison {
     pub(crate) samples: u64,
     pub(crate) whole: u64,
     pub(crate) exact: u64,
@@ -49,21 +49,21 @@ pub(crate) struct Verdict {
 }
 
 impl Rules {
-    /// Judges every stack.
-    pub(crate) fn judge(&self, stacks: &[Stack]) -> Verdict {
-        let mut verdict = Verdict::default();
+    /// Compares every stack.
+    pub(crate) fn compare(&self, stacks: &[Stack]) -> Comparison {
+        let mut comparison = Comparison::default();
         for stack in stacks {
-            verdict.samples += stack.count;
+            comparison.samples += stack.count;
             if self.is_exact(stack) {
-                verdict.exact += stack.count;
-                verdict.whole += stack.count;
+                comparison.exact += stack.count;
+                comparison.whole += stack.count;
             } else {
-                verdict.whole += if self.is_whole(stack) { stack.count } else { 0 };
-                verdict.unequal.push(stack.clone());
+                comparison.whole += if self.is_whole(stack) { stack.count } else { 0 };
+                comparison.unequal.push(stack.clone());
             }
         }
-        verdict.unequal.sort_by_key(|stack| std::cmp::Reverse(stack.count));
-        verdict
+        comparison.unequal.sort_by_key(|stack| std::cmp::Reverse(stack.count));
+        comparison
     }
 
     /// Takes out the inlined functions: without debug data nobody knows of them.
@@ -117,7 +117,7 @@ impl Rules {
         }
     }
 
-    /// Returns `true` if a frame and all above it are not judged.
+    /// Returns `true` if a frame and all above it are not compared.
     fn is_beyond(&self, name: &str) -> bool {
         let named = |beyond: &String| match unnamed(name) {
             Some(Unnamed::At(file, _)) => file.starts_with(beyond.as_str()),
@@ -165,9 +165,9 @@ fn same_name(seen: &str, expected: &str) -> bool {
 /// Text of tools that keep neither name nor address of a frame.
 const UNKNOWN: &str = "[unknown]";
 
-impl Verdict {
+impl Comparison {
     /// Takes in the samples of another run.
-    pub(crate) fn add(&mut self, other: Verdict) {
+    pub(crate) fn add(&mut self, other: Comparison) {
         self.samples += other.samples;
         self.whole += other.whole;
         self.exact += other.exact;
@@ -181,7 +181,7 @@ impl Verdict {
     }
 }
 
-impl fmt::Display for Verdict {
+impl fmt::Display for Comparison {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let percent = |part: u64| part as f64 * 100.0 / self.samples.max(1) as f64;
         write!(
@@ -231,24 +231,24 @@ mod tests {
         Rules { stacks: stacks.iter().map(|text| expected(text)).collect(), ..Rules::default() }
     }
 
-    fn judged(rules: &Rules, text: &str) -> (u64, u64, u64) {
-        let verdict = rules.judge(&parse(text).unwrap());
-        (verdict.samples, verdict.whole, verdict.exact)
+    fn compared(rules: &Rules, text: &str) -> (u64, u64, u64) {
+        let comparison = rules.compare(&parse(text).unwrap());
+        (comparison.samples, comparison.whole, comparison.exact)
     }
 
     #[test]
     fn the_expected_stack_is_exact() {
         let rules = rules(&["_start main l1 leaf"]);
-        assert_eq!(judged(&rules, "c;_start;main;l1;leaf 7"), (7, 7, 7));
-        assert_eq!(judged(&rules, "c;_start;main;l1;leaf;irq_entry_[k] 7"), (7, 7, 7));
+        assert_eq!(compared(&rules, "c;_start;main;l1;leaf 7"), (7, 7, 7));
+        assert_eq!(compared(&rules, "c;_start;main;l1;leaf;irq_entry_[k] 7"), (7, 7, 7));
     }
 
     #[test]
     fn a_leaf_may_be_on_its_way_through_the_linkage_table() {
         let rules = rules(&["_start main l1 leaf"]);
-        assert_eq!(judged(&rules, "c;_start;main;l1;leaf@plt 7"), (7, 7, 7));
-        assert_eq!(judged(&rules, "c;_start;main;l1;other@plt 7"), (7, 7, 0));
-        assert_eq!(judged(&rules, "c;_start;main;l1@plt;leaf 7"), (7, 7, 0));
+        assert_eq!(compared(&rules, "c;_start;main;l1;leaf@plt 7"), (7, 7, 7));
+        assert_eq!(compared(&rules, "c;_start;main;l1;other@plt 7"), (7, 7, 0));
+        assert_eq!(compared(&rules, "c;_start;main;l1@plt;leaf 7"), (7, 7, 0));
     }
 
     #[test]
@@ -265,44 +265,44 @@ mod tests {
             ("c;schedule_[k] 1", 0), // nothing of the user's
             ("c 1", 0),
         ] {
-            assert_eq!(judged(&rules, line), (1, whole, 0), "{line}");
+            assert_eq!(compared(&rules, line), (1, whole, 0), "{line}");
         }
     }
 
     #[test]
     fn frames_without_names_are_known_by_address() {
         let rules = rules(&["_start main l1 leaf"]);
-        assert_eq!(judged(&rules, "c;_start;main;chain+0x1002;chain+0x1999 1"), (1, 1, 1));
-        assert_eq!(judged(&rules, "c;chain+0x1000;main;l1;leaf 1"), (1, 1, 1));
-        assert_eq!(judged(&rules, "c;_start;main;chain+0x1003;leaf 1"), (1, 1, 0));
-        assert_eq!(judged(&rules, "c;_start;main;other+0x1002;leaf 1"), (1, 1, 0));
-        assert_eq!(judged(&rules, "c;_start;main;[anonymous];leaf 1"), (1, 1, 0));
+        assert_eq!(compared(&rules, "c;_start;main;chain+0x1002;chain+0x1999 1"), (1, 1, 1));
+        assert_eq!(compared(&rules, "c;chain+0x1000;main;l1;leaf 1"), (1, 1, 1));
+        assert_eq!(compared(&rules, "c;_start;main;chain+0x1003;leaf 1"), (1, 1, 0));
+        assert_eq!(compared(&rules, "c;_start;main;other+0x1002;leaf 1"), (1, 1, 0));
+        assert_eq!(compared(&rules, "c;_start;main;[anonymous];leaf 1"), (1, 1, 0));
     }
 
     #[test]
     fn a_name_where_gdb_knows_none_is_wrong() {
         let rules = rules(&["_start ? leaf"]);
-        assert_eq!(judged(&rules, "c;_start;chain+0x1001;leaf 1"), (1, 1, 1));
-        assert_eq!(judged(&rules, "c;_start;somewhere_near;leaf 1"), (1, 1, 0));
+        assert_eq!(compared(&rules, "c;_start;chain+0x1001;leaf 1"), (1, 1, 1));
+        assert_eq!(compared(&rules, "c;_start;somewhere_near;leaf 1"), (1, 1, 0));
     }
 
     #[test]
     fn prefixes_count_only_where_asked() {
         let mut rules = rules(&["_start main l1 leaf"]);
         rules.prefixes = true;
-        assert_eq!(judged(&rules, "c;_start;main 1"), (1, 1, 1));
-        assert_eq!(judged(&rules, "c;_start;l1 1"), (1, 1, 0));
-        assert_eq!(judged(&rules, "c;_start;main;l1;leaf;leaf 1"), (1, 1, 0));
+        assert_eq!(compared(&rules, "c;_start;main 1"), (1, 1, 1));
+        assert_eq!(compared(&rules, "c;_start;l1 1"), (1, 1, 0));
+        assert_eq!(compared(&rules, "c;_start;main;l1;leaf;leaf 1"), (1, 1, 0));
     }
 
     #[test]
     fn the_way_to_the_clock_is_the_chain_and_a_little_more() {
         let mut rules = rules(&["_start main leaf"]);
         rules.clocks = vec![(3, expected("_start main leaf now clock_gettime"))];
-        assert_eq!(judged(&rules, "c;_start;main;leaf;now;clock_gettime 1"), (1, 1, 1));
-        assert_eq!(judged(&rules, "c;_start;main;leaf;now 1"), (1, 1, 1));
-        assert_eq!(judged(&rules, "c;_start;main;now 1"), (1, 1, 0));
-        assert_eq!(judged(&rules, "c;_start;main 1"), (1, 1, 0));
+        assert_eq!(compared(&rules, "c;_start;main;leaf;now;clock_gettime 1"), (1, 1, 1));
+        assert_eq!(compared(&rules, "c;_start;main;leaf;now 1"), (1, 1, 1));
+        assert_eq!(compared(&rules, "c;_start;main;now 1"), (1, 1, 0));
+        assert_eq!(compared(&rules, "c;_start;main 1"), (1, 1, 0));
     }
 
     #[test]
@@ -310,40 +310,40 @@ mod tests {
         let mut rules = rules(&["_start main inner leaf"]);
         rules.stacks[0][2].inlined = true;
         rules.clocks = vec![(3, rules.stacks[0].clone())];
-        assert_eq!(judged(&rules, "c;_start;main;leaf 1"), (1, 1, 0));
+        assert_eq!(compared(&rules, "c;_start;main;leaf 1"), (1, 1, 0));
         rules.forget_inlined();
-        assert_eq!(judged(&rules, "c;_start;main;leaf 1"), (1, 1, 1));
-        assert_eq!(judged(&rules, "c;_start;main 1"), (1, 1, 1), "two frames are left of the three");
-        assert_eq!(judged(&rules, "c;_start 1"), (1, 1, 0));
+        assert_eq!(compared(&rules, "c;_start;main;leaf 1"), (1, 1, 1));
+        assert_eq!(compared(&rules, "c;_start;main 1"), (1, 1, 1), "two frames are left of the three");
+        assert_eq!(compared(&rules, "c;_start 1"), (1, 1, 0));
     }
 
     #[test]
     fn what_lies_beyond_is_not_judged() {
         let mut rules = rules(&["_start main l1 cxa_throw"]);
         rules.beyond = vec!["__cxa_throw".to_owned()];
-        assert_eq!(judged(&rules, "c;_start;main;l1;__cxa_throw;_Unwind_RaiseException;x 1"), (1, 1, 1));
-        assert_eq!(judged(&rules, "c;_start;main;__cxa_throw;_Unwind_RaiseException;x 1"), (1, 1, 0));
-        assert_eq!(judged(&rules, "c;_start;main;l1;_Unwind_RaiseException;x 1"), (1, 1, 0));
-        assert_eq!(judged(&rules, "c;_start;main;l1;libstdc++.so.6+0x12;x 1"), (1, 1, 0));
+        assert_eq!(compared(&rules, "c;_start;main;l1;__cxa_throw;_Unwind_RaiseException;x 1"), (1, 1, 1));
+        assert_eq!(compared(&rules, "c;_start;main;__cxa_throw;_Unwind_RaiseException;x 1"), (1, 1, 0));
+        assert_eq!(compared(&rules, "c;_start;main;l1;_Unwind_RaiseException;x 1"), (1, 1, 0));
+        assert_eq!(compared(&rules, "c;_start;main;l1;libstdc++.so.6+0x12;x 1"), (1, 1, 0));
         rules.beyond.push("libstdc++.so".to_owned());
-        assert_eq!(judged(&rules, "c;_start;main;l1;libstdc++.so.6+0x12;x 1"), (1, 1, 1));
-        assert_eq!(judged(&rules, "c;_start;main;libstdc++.so.6+0x12;x 1"), (1, 1, 0));
+        assert_eq!(compared(&rules, "c;_start;main;l1;libstdc++.so.6+0x12;x 1"), (1, 1, 1));
+        assert_eq!(compared(&rules, "c;_start;main;libstdc++.so.6+0x12;x 1"), (1, 1, 0));
     }
 
     #[test]
     fn kernel_stacks_alone_count_only_where_named() {
         let mut rules = rules(&["_start main"]);
         rules.kernel_alone = vec!["do_exit".to_owned()];
-        assert_eq!(judged(&rules, "c;entry_[k];do_exit_[k];exit_mmap_[k] 1"), (1, 1, 1));
-        assert_eq!(judged(&rules, "c;entry_[k];schedule_[k] 1"), (1, 0, 0));
+        assert_eq!(compared(&rules, "c;entry_[k];do_exit_[k];exit_mmap_[k] 1"), (1, 1, 1));
+        assert_eq!(compared(&rules, "c;entry_[k];schedule_[k] 1"), (1, 0, 0));
     }
 
     #[test]
     fn the_limit_is_999_of_1000() {
         let rules = rules(&["_start main"]);
-        let verdict = |text: &str| rules.judge(&parse(text).unwrap()).is_good();
-        assert!(verdict("c;_start;main 999\nc;main 1"));
-        assert!(!verdict("c;_start;main 998\nc;main 2"));
-        assert!(!verdict(""));
+        let comparison = |text: &str| rules.compare(&parse(text).unwrap()).is_good();
+        assert!(comparison("c;_start;main 999\nc;main 1"));
+        assert!(!comparison("c;_start;main 998\nc;main 2"));
+        assert!(!comparison(""));
     }
 }

@@ -10,7 +10,7 @@
 //! sudo -E cargo test --release -p live-suite --test truth -- --ignored --nocapture   the cases
 //! ```
 //!
-//! `TRUTH_PROFILER` chooses what is judged: a path of a `flamegraph` binary, or `perf` for `perf
+//! `TRUTH_PROFILER` chooses the tested profiler: a path of a `flamegraph` binary, or `perf` for `perf
 //! record --call-graph dwarf`, which shows that the cases themselves are fair.
 
 mod batch;

@@ -1,4 +1,4 @@
-//! The judged profiler: the `flamegraph` example, or another one.
+//! The tested profiler: the `flamegraph` example, or another one.
 //!
 //! Everything that depends on how its command line and its last lines look stands here.
 
@@ -145,7 +145,7 @@ impl Drop for Working {
     }
 }
 
-/// Returns `true` if another profiler is judged.
+/// Returns `true` if another profiler is tested.
 pub(crate) fn is_perf() -> bool {
     env::var_os("TRUTH_PROFILER").is_some_and(|profiler| profiler == "perf")
 }

@@ -44,8 +44,8 @@ const MAX_DEPTH: usize = 13;
 
 /// The samples of one run.
 #[derive(Debug, Default)]
-pub(crate) struct Verdict {
-    pub(crate) judged: u64,
+pub(crate) struct Comparison {
+    pub(crate) samples: u64,
     pub(crate) exact: u64,
     /// Samples of the main thread without a function of the program, as between its rounds.
     pub(crate) without: u64,
@@ -54,12 +54,12 @@ pub(crate) struct Verdict {
     wrong: HashMap<String, u64>,
 }
 
-impl Verdict {
-    /// Judges the samples of the thread `main` in a profile; `program` is the path of
+impl Comparison {
+    /// Compares the samples of the thread `main` in a profile; `program` is the path of
     /// `builtins.js`.
-    pub(crate) fn on(profile: &Profile, program: &str, main: u32) -> Verdict {
+    pub(crate) fn on(profile: &Profile, program: &str, main: u32) -> Comparison {
         let source = std::fs::read_to_string(program).unwrap();
-        let mut verdict = Verdict::default();
+        let mut comparison = Comparison::default();
         for sample in profile.samples().filter(|sample| sample.thread().tid == main) {
             let (mut root, mut names, mut leaf) = (String::new(), Vec::new(), String::new());
             let (mut is_whole, mut reads_clock, mut compiles) = (true, false, false);
@@ -90,12 +90,12 @@ impl Verdict {
                 // Its own loop is compiled.
                 names.push("compile".to_owned());
             }
-            verdict.judge(&names, is_whole && root == "_start", (&root, &leaf), &source, sample.count());
+            comparison.compare(&names, is_whole && root == "_start", (&root, &leaf), &source, sample.count());
         }
-        verdict
+        comparison
     }
 
-    fn judge(&mut self, names: &[String], is_whole: bool, ends: (&str, &str), source: &str, count: u64) {
+    fn compare(&mut self, names: &[String], is_whole: bool, ends: (&str, &str), source: &str, count: u64) {
         let mut rest: Vec<&str> = names.iter().map(String::as_str).collect();
         match rest[..] {
             [] => {
@@ -108,7 +108,7 @@ impl Verdict {
             ["main", ..] => _ = rest.drain(..1),
             _ => {}
         }
-        self.judged += count;
+        self.samples += count;
         let kind = match rest[..] {
             ["round", "call", own @ ("now" | "compile")] if is_whole => Some(own),
             ["round", "call", kind, ref callees @ ..] if is_whole && are_of(kind, callees, source) => {
@@ -126,9 +126,9 @@ impl Verdict {
     }
 
     pub(crate) fn is_good(&self, per_mille: u64) -> bool {
-        self.judged >= 500
-            && self.exact * 1000 >= self.judged * per_mille
-            && self.without * 50 <= self.judged
+        self.samples >= 500
+            && self.exact * 1000 >= self.samples * per_mille
+            && self.without * 50 <= self.samples
             && self.whole.len() >= 50
     }
 }
@@ -142,9 +142,9 @@ fn are_of(kind: &str, callees: &[&str], source: &str) -> bool {
 }
 
 /// As people read it.
-impl fmt::Display for Verdict {
+impl fmt::Display for Comparison {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} of {} samples exact, {} without functions", self.exact, self.judged, self.without)?;
+        write!(f, "{} of {} samples exact, {} without functions", self.exact, self.samples, self.without)?;
         write!(f, ", {} kinds", self.whole.len())?;
         let mut wrong: Vec<_> = self.wrong.iter().collect();
         wrong.sort_by_key(|(_, count)| std::cmp::Reverse(**count));

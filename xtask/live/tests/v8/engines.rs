@@ -32,8 +32,8 @@ const ROOTS: [&str; 3] = ["_start", "__clone", "clone3"];
 
 /// The samples of one run.
 #[derive(Debug, Default)]
-pub(crate) struct Verdict {
-    pub(crate) judged: u64,
+pub(crate) struct Comparison {
+    pub(crate) samples: u64,
     pub(crate) exact: u64,
     /// Samples of each chain whose last function is the innermost one.
     pub(crate) whole: BTreeMap<&'static str, u64>,
@@ -42,10 +42,10 @@ pub(crate) struct Verdict {
     wrong: HashMap<String, u64>,
 }
 
-impl Verdict {
-    /// Judges the samples of a profile; `program` is the path of `engines.js`.
-    pub(crate) fn on(profile: &Profile, program: &str) -> Verdict {
-        let mut verdict = Verdict::default();
+impl Comparison {
+    /// Compares the samples of a profile; `program` is the path of `engines.js`.
+    pub(crate) fn on(profile: &Profile, program: &str) -> Comparison {
+        let mut comparison = Comparison::default();
         for sample in profile.samples() {
             let (mut root, mut names, mut is_whole) = (String::new(), Vec::new(), true);
             for call in sample.trace().calls() {
@@ -66,15 +66,16 @@ impl Verdict {
             if names.is_empty() {
                 continue;
             }
-            verdict.judged += sample.count();
-            *verdict.threads.entry(sample.thread().tid).or_default() += sample.count();
-            if is_whole && ROOTS.contains(&&*root) && verdict.is_known(&names, sample.count()) {
-                verdict.exact += sample.count();
+            comparison.samples += sample.count();
+            *comparison.threads.entry(sample.thread().tid).or_default() += sample.count();
+            if is_whole && ROOTS.contains(&&*root) && comparison.is_known(&names, sample.count()) {
+                comparison.exact += sample.count();
             } else {
-                *verdict.wrong.entry(format!("{root} … {}", names.join(" "))).or_default() += sample.count();
+                *comparison.wrong.entry(format!("{root} … {}", names.join(" "))).or_default() +=
+                    sample.count();
             }
         }
-        verdict
+        comparison
     }
 
     /// Returns `true` if the functions are a chain of the program, or its root side.
@@ -107,18 +108,18 @@ impl Verdict {
     /// 3 %: frames that are lost there leave the root side of a chain, which is exact.
     pub(crate) fn missing(&self) -> Vec<&'static str> {
         let whole = |name: &str| self.whole.get(name).copied().unwrap_or(0);
-        CHAINS.iter().map(|(name, _)| *name).filter(|name| whole(name) * 100 < self.judged).collect()
+        CHAINS.iter().map(|(name, _)| *name).filter(|name| whole(name) * 100 < self.samples).collect()
     }
 
     pub(crate) fn is_good(&self, per_mille: u64) -> bool {
-        self.judged >= 200 && self.exact * 1000 >= self.judged * per_mille
+        self.samples >= 200 && self.exact * 1000 >= self.samples * per_mille
     }
 }
 
 /// As people read it.
-impl fmt::Display for Verdict {
+impl fmt::Display for Comparison {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} of {} samples exact, {:?}", self.exact, self.judged, self.whole)?;
+        write!(f, "{} of {} samples exact, {:?}", self.exact, self.samples, self.whole)?;
         let mut wrong: Vec<_> = self.wrong.iter().collect();
         wrong.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
         wrong.iter().take(12).try_for_each(|(names, count)| write!(f, "\n  {count} {names}"))

@@ -43,8 +43,8 @@
 )]
 
 mod builtins;
+mod comparison;
 mod engines;
-mod judge;
 
 mod recorded;
 
@@ -62,7 +62,7 @@ use std::time::Duration;
 
 use ebpf_profiler_core::profile::Profile;
 
-use judge::Verdict;
+use comparison::Comparison;
 use live_suite::paths::fixtures;
 use live_suite::process::Process;
 use live_suite::sampled::profiler;
@@ -383,12 +383,12 @@ impl Node {
         let mut command = self.command(Path::new(PROGRAMS));
         let running = Process::start(command.args(flags).arg(program).args(["120", "", "2"]));
         let profile = profile(running.id());
-        let verdict = engines::Verdict::on(&profile, program);
-        println!("share\tv8\t{}\tengines, {mode}\t{}\t{}", self.name, verdict.exact, verdict.judged);
-        println!("      {verdict}");
-        assert!(verdict.is_good(PER_MILLE), "Node.js {} {mode}: {verdict}", self.name);
-        assert_eq!(verdict.threads.len(), 3, "Node.js {} {mode}: {verdict}", self.name);
-        assert_eq!(verdict.missing(), Vec::<&str>::new(), "Node.js {} {mode}: {verdict}", self.name);
+        let comparison = engines::Comparison::on(&profile, program);
+        println!("share\tv8\t{}\tengines, {mode}\t{}\t{}", self.name, comparison.exact, comparison.samples);
+        println!("      {comparison}");
+        assert!(comparison.is_good(PER_MILLE), "Node.js {} {mode}: {comparison}", self.name);
+        assert_eq!(comparison.threads.len(), 3, "Node.js {} {mode}: {comparison}", self.name);
+        assert_eq!(comparison.missing(), Vec::<&str>::new(), "Node.js {} {mode}: {comparison}", self.name);
     }
 
     /// Fails unless nearly all samples of `builtins.js` are exact.
@@ -397,10 +397,10 @@ impl Node {
         let mut command = self.command(Path::new(PROGRAMS));
         let only = std::env::var("TRUTH_KIND").unwrap_or_default();
         let running = Process::start(command.args(flags).args([program, "120", &only]));
-        let verdict = builtins::Verdict::on(&profile(running.id()), program, running.0.id());
-        println!("share\tv8\t{}\tbuiltins, {mode}\t{}\t{}", self.name, verdict.exact, verdict.judged);
-        println!("      {verdict}");
-        assert!(verdict.is_good(BUILTINS_PER_MILLE), "Node.js {} {mode}: {verdict}", self.name);
+        let comparison = builtins::Comparison::on(&profile(running.id()), program, running.0.id());
+        println!("share\tv8\t{}\tbuiltins, {mode}\t{}\t{}", self.name, comparison.exact, comparison.samples);
+        println!("      {comparison}");
+        assert!(comparison.is_good(BUILTINS_PER_MILLE), "Node.js {} {mode}: {comparison}", self.name);
     }
 
     /// Fails unless nearly all samples of a mode are exact.
@@ -409,15 +409,15 @@ impl Node {
         let mut command = self.command(Path::new(PROGRAMS));
         let running = Process::start(command.args(flags).arg(program).arg("120"));
         let profile = profile(running.id());
-        let verdict = Verdict::on(&profile, program);
-        println!("share\tv8\t{}\t{mode}\t{}\t{}", self.name, verdict.exact, verdict.judged);
-        println!("      {verdict}");
-        assert!(verdict.is_good(PER_MILLE), "Node.js {} {mode}: {verdict}", self.name);
-        let (with_line, all) = verdict.lines;
-        assert!(with_line * 1000 >= all * PER_MILLE, "Node.js {} {mode}: {verdict}", self.name);
-        let (on_call, all) = verdict.calls;
+        let comparison = Comparison::on(&profile, program);
+        println!("share\tv8\t{}\t{mode}\t{}\t{}", self.name, comparison.exact, comparison.samples);
+        println!("      {comparison}");
+        assert!(comparison.is_good(PER_MILLE), "Node.js {} {mode}: {comparison}", self.name);
+        let (with_line, all) = comparison.lines;
+        assert!(with_line * 1000 >= all * PER_MILLE, "Node.js {} {mode}: {comparison}", self.name);
+        let (on_call, all) = comparison.calls;
         let is_exact = mode != "eager lines" || on_call * 1000 >= all * PER_MILLE && all > 0;
-        assert!(is_exact, "Node.js {} {mode}: {verdict}", self.name);
+        assert!(is_exact, "Node.js {} {mode}: {comparison}", self.name);
     }
 }
 

@@ -33,17 +33,17 @@ pub(crate) fn check(node: &Node, mode: &str, flags: &[&str], duration: Duration)
     let output = program.read(PATHS, &SCRIPTS);
     let paths: Vec<(u64, &str)> = output.lines().filter_map(parse).collect();
     let known: HashSet<&str> = paths.iter().map(|(_, path)| *path).collect();
-    let mut verdict = Verdict::default();
-    verdict.add(&profile, &known);
+    let mut comparison = Comparison::default();
+    comparison.add(&profile, &known);
     let name = format!("Node.js {} {mode}", node.name);
-    println!("share\tv8\t{}\tnames, {mode}\t{}\t{}", node.name, verdict.exact, verdict.judged);
-    let missing = verdict.missing(&paths);
-    println!("{name}: {} of {} exact, {missing:?} missing", verdict.exact, verdict.judged);
-    let mut wrong: Vec<_> = verdict.wrong.iter().collect();
+    println!("share\tv8\t{}\tnames, {mode}\t{}\t{}", node.name, comparison.exact, comparison.samples);
+    let missing = comparison.missing(&paths);
+    println!("{name}: {} of {} exact, {missing:?} missing", comparison.exact, comparison.samples);
+    let mut wrong: Vec<_> = comparison.wrong.iter().collect();
     wrong.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
     wrong.iter().take(10).for_each(|(path, count)| println!("  {count:5} {path}"));
-    assert!(verdict.judged >= 200 && paths.len() > 40, "{name}: {} samples", verdict.judged);
-    assert!(verdict.exact * 1000 >= verdict.judged * PER_MILLE, "{name}: {wrong:?}");
+    assert!(comparison.samples >= 200 && paths.len() > 40, "{name}: {} samples", comparison.samples);
+    assert!(comparison.exact * 1000 >= comparison.samples * PER_MILLE, "{name}: {wrong:?}");
     assert_eq!(missing, Vec::<&str>::new(), "{name}");
 }
 
@@ -55,16 +55,16 @@ fn parse(line: &str) -> Option<(u64, &str)> {
 
 /// Judged samples.
 #[derive(Default)]
-struct Verdict {
-    judged: u64,
+struct Comparison {
+    samples: u64,
     exact: u64,
     /// Samples by their innermost function.
     leaves: HashMap<String, u64>,
     wrong: BTreeMap<String, u64>,
 }
 
-impl Verdict {
-    /// Judges samples with functions of the program; `known` has its stacks.
+impl Comparison {
+    /// Compares samples with functions of the program; `known` has its stacks.
     fn add(&mut self, profile: &Profile, known: &HashSet<&str>) {
         for sample in profile.samples() {
             let (mut path, mut is_whole) = (Vec::new(), true);
@@ -83,7 +83,7 @@ impl Verdict {
             let Some(leaf) = path.last() else { continue };
             *self.leaves.entry(leaf.clone()).or_default() += sample.count();
             let path = path.join("\t");
-            self.judged += sample.count();
+            self.samples += sample.count();
             if is_whole && known.contains(&*path) {
                 self.exact += sample.count();
             } else {
@@ -105,7 +105,7 @@ impl Verdict {
         leaves.retain(|leaf, _| !callers.contains(leaf));
         let all: u64 = leaves.values().sum();
         let sampled = |leaf: &str| self.leaves.get(leaf).copied().unwrap_or(0);
-        let is_missing = |leaf: &str, count: u64| count * 100 > all && sampled(leaf) * 400 < self.judged;
+        let is_missing = |leaf: &str, count: u64| count * 100 > all && sampled(leaf) * 400 < self.samples;
         leaves.into_iter().filter(|(leaf, count)| is_missing(leaf, *count)).map(|(leaf, _)| leaf).collect()
     }
 }

@@ -35,17 +35,17 @@ pub(crate) fn check_deno() {
 
 fn check(name: &str, mut command: Command) {
     let running = Process(command.spawn().unwrap());
-    let verdict = Verdict::on(&profile(running.id()));
-    println!("share\tv8\t{name}\tnative\t{}\t{}", verdict.whole, verdict.samples);
-    println!("      {verdict:?}");
-    assert!(verdict.samples >= 200, "{name}: {verdict:?}");
-    assert!(verdict.whole * 1000 >= verdict.samples * PER_MILLE, "{name}: {verdict:?}");
-    assert_eq!((verdict.scripts, verdict.unmarked), (0, 0), "{name}: {verdict:?}");
+    let comparison = Comparison::on(&profile(running.id()));
+    println!("share\tv8\t{name}\tnative\t{}\t{}", comparison.whole, comparison.samples);
+    println!("      {comparison:?}");
+    assert!(comparison.samples >= 200, "{name}: {comparison:?}");
+    assert!(comparison.whole * 1000 >= comparison.samples * PER_MILLE, "{name}: {comparison:?}");
+    assert_eq!((comparison.scripts, comparison.unmarked), (0, 0), "{name}: {comparison:?}");
 }
 
 /// Judged samples.
 #[derive(Debug, Default)]
-struct Verdict {
+struct Comparison {
     /// Samples with code of the compilers.
     samples: u64,
     whole: u64,
@@ -57,31 +57,31 @@ struct Verdict {
     example: Option<String>,
 }
 
-impl Verdict {
-    fn on(profile: &Profile) -> Verdict {
-        let mut verdict = Verdict::default();
+impl Comparison {
+    fn on(profile: &Profile) -> Comparison {
+        let mut comparison = Comparison::default();
         for sample in profile.samples() {
             let (trace, count) = (sample.trace(), sample.count());
             let calls: Vec<Call<'_>> = trace.calls().collect();
             let is_script =
                 |call: &Call<'_>| matches!(call, Call::Function { frame, .. } if frame.script().is_some());
             if calls.iter().any(is_script) {
-                verdict.scripts += count;
+                comparison.scripts += count;
             }
             if !calls.iter().any(|call| call.kind() == Kind::RunTime) {
                 continue;
             }
-            verdict.samples += count;
+            comparison.samples += count;
             if matches!(calls.first(), Some(Call::Truncated(_))) {
                 let outermost: Vec<_> = calls.iter().take(4).map(ToString::to_string).collect();
-                verdict.example = Some(outermost.join(";"));
+                comparison.example = Some(outermost.join(";"));
             } else {
-                verdict.whole += count;
+                comparison.whole += count;
             }
             if !calls.iter().any(Call::is_guessed) {
-                verdict.unmarked += count;
+                comparison.unmarked += count;
             }
         }
-        verdict
+        comparison
     }
 }

@@ -9,7 +9,7 @@
 //!
 //! Stacks have to be whole, and frames of V8 to have names. Names are compared with the sources:
 //! that of a function stands in the line where the function begins, or before it. The first
-//! samples, while Node.js starts, are judged for themselves.
+//! samples, while Node.js starts, are compared for themselves.
 
 use crate::Node;
 use live_suite::workload::placed::Language;
@@ -23,7 +23,7 @@ const LANGUAGE: Language =
 /// A name may stand some lines before its function: `const name =`.
 const BEFORE: usize = 3;
 
-/// Profiles all programs under a version; returns those with a verdict beyond the limits.
+/// Profiles all programs under a version; returns those with a share beyond the limits.
 pub(crate) fn failures(node: &Node) -> Vec<String> {
     let root = live_suite::paths::fixtures().join("node-programs");
     if !root.join("complete").exists() {

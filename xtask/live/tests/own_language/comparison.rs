@@ -6,7 +6,7 @@ use std::fmt;
 use ebpf_profiler_core::profile::{Call, FrameView, Profile};
 use ebpf_profiler_core::trace::Frame;
 
-/// Verdict on the samples of a script.
+/// Compared samples of a script.
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
     pub(crate) samples: u64,

@@ -1,6 +1,6 @@
 //! Comparison of sampled stacks with the expected chain.
 
-use live_suite::comparison::Verdict;
+use live_suite::comparison::Comparison;
 use live_suite::reference::chain::Call;
 use live_suite::sampled::{Seen, Stack};
 
@@ -12,13 +12,13 @@ const CALLED: &[&str] = &["clock"];
 const THROUGH_C: &[&str] = &["gsub", "sort", "error", "dofile", "qsort", "lua_pcall", "[C]"];
 
 /// Compares all stacks of a process with its chain.
-pub(crate) fn judge<'s>(
+pub(crate) fn compare_all<'s>(
     stacks: impl IntoIterator<Item = &'s Stack>,
     chain: &[Call],
     program: &str,
-) -> Verdict {
+) -> Comparison {
     let spin = spin_lines(program);
-    Verdict::on(stacks, |stack| compare(stack, chain, &spin))
+    Comparison::on(stacks, |stack| compare(stack, chain, &spin))
 }
 
 /// Returns the lines of a program that have the comment "spin".

@@ -14,9 +14,9 @@ pub(crate) struct Expected {
     frames: Vec<String>,
 }
 
-/// Verdict on the samples of a program.
+/// Compared samples of a program.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Verdict {
+pub(crate) struct Comparison {
     pub(crate) samples: u64,
     pub(crate) exact: u64,
     /// Number of samples before the chain spins, or before the first Ruby frame of the process: its
@@ -48,8 +48,8 @@ impl Expected {
     }
 
     /// Compares the stacks of a running chain.
-    pub(crate) fn judge(&self, running: &Running, stacks: &[Stack]) -> Verdict {
-        let mut verdict = Verdict::default();
+    pub(crate) fn compare_all(&self, running: &Running, stacks: &[Stack]) -> Comparison {
+        let mut comparison = Comparison::default();
         let own: Vec<&Stack> = stacks.iter().filter(|stack| stack.pid == running.pid()).collect();
         let native = native(&own);
         let known =
@@ -57,21 +57,21 @@ impl Expected {
         for stack in own {
             let is_early = stack.times.iter().all(|time| known.is_none_or(|known| time < known));
             if stack.ruby().next().is_none() && is_early && !stack.times.is_empty() {
-                verdict.early += stack.count;
+                comparison.early += stack.count;
                 continue;
             }
             // It was stopped while it printed.
             if stack.ruby().any(|seen| matches!(seen, Seen::Ruby { name, .. } if name == "Leaf.report")) {
-                verdict.early += stack.count;
+                comparison.early += stack.count;
                 continue;
             }
             // Another thread waits.
             if stack.ruby().next().is_none() && self.name == "thread" {
                 continue;
             }
-            verdict.add(stack, self.compare(stack, &running.backtrace, &native));
+            comparison.add(stack, self.compare(stack, &running.backtrace, &native));
         }
-        verdict
+        comparison
     }
 
     fn compare(&self, stack: &Stack, backtrace: &[Location], native: &str) -> Result<(), String> {
@@ -174,7 +174,7 @@ fn shape(stack: &Stack) -> String {
     stack.frames[..last].iter().map(mark).collect()
 }
 
-impl Verdict {
+impl Comparison {
     /// Counts a stack and its comparison.
     pub(crate) fn add(&mut self, stack: &Stack, compared: Result<(), String>) {
         self.samples += stack.count;
@@ -188,7 +188,7 @@ impl Verdict {
     }
 }
 
-impl fmt::Display for Verdict {
+impl fmt::Display for Comparison {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} of {} exact, {} before", self.exact, self.samples, self.early)?;
         let mut wrong: Vec<_> = self.wrong.iter().collect();

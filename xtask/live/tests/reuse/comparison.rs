@@ -1,4 +1,4 @@
-//! Verdict on the samples of a program's functions.
+//! Compared samples of a program's functions.
 
 use std::fmt;
 
@@ -24,9 +24,9 @@ const LACKING: usize = 2;
 /// Number of wrong functions that are printed.
 const PRINTED: usize = 5;
 
-/// Verdict on the functions of a program.
+/// Compared functions of a program.
 #[derive(Debug, Default)]
-pub(crate) struct Verdict {
+pub(crate) struct Comparison {
     pub(crate) functions: usize,
     /// Functions with their share of the samples.
     pub(crate) right: usize,
@@ -38,15 +38,15 @@ pub(crate) struct Verdict {
     wrong: Vec<String>,
 }
 
-impl Verdict {
-    pub(crate) fn on(functions: &[Function], profile: &Profile) -> Verdict {
-        let mut verdict = Verdict { functions: functions.len(), ..Verdict::default() };
+impl Comparison {
+    pub(crate) fn on(functions: &[Function], profile: &Profile) -> Comparison {
+        let mut comparison = Comparison { functions: functions.len(), ..Comparison::default() };
         let mut counts = vec![0; functions.len()];
         for sample in profile.samples() {
-            verdict.samples += sample.count();
+            comparison.samples += sample.count();
             match innermost(&sample, functions) {
                 Some(index) => counts[index] += sample.count(),
-                None => verdict.unnamed += if is_unnamed(&sample) { sample.count() } else { 0 },
+                None => comparison.unnamed += if is_unnamed(&sample) { sample.count() } else { 0 },
             }
         }
         let mut before = 0.0;
@@ -56,16 +56,16 @@ impl Verdict {
             let expected = function.seconds * f64::from(FREQUENCY);
             let [least, most] = SHARE.map(|share| share * expected);
             let is_greedy = count as f64 > most + CHANCE;
-            verdict.greedy += usize::from(is_greedy);
+            comparison.greedy += usize::from(is_greedy);
             if !is_greedy && count as f64 >= least - CHANCE {
-                verdict.right += 1;
+                comparison.right += 1;
             } else if is_start && !is_greedy {
-                verdict.functions -= 1;
-            } else if verdict.wrong.len() < PRINTED {
-                verdict.wrong.push(format!("{count} samples instead of {expected:.0}: {function:?}"));
+                comparison.functions -= 1;
+            } else if comparison.wrong.len() < PRINTED {
+                comparison.wrong.push(format!("{count} samples instead of {expected:.0}: {function:?}"));
             }
         }
-        verdict
+        comparison
     }
 
     pub(crate) fn is_good(&self) -> bool {
@@ -88,9 +88,9 @@ fn is_unnamed(sample: &Sample<'_>) -> bool {
     sample.trace().frames().any(|frame| frame.script().is_some_and(|script| script.is_unnamed))
 }
 
-impl fmt::Display for Verdict {
+impl fmt::Display for Comparison {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Verdict { functions, right, greedy, unnamed, samples, wrong } = self;
+        let Comparison { functions, right, greedy, unnamed, samples, wrong } = self;
         write!(f, "{right} of {functions} functions right, {greedy} with others' samples; ")?;
         write!(f, "{unnamed} of {samples} samples with unnamed frames")?;
         wrong.iter().try_for_each(|line| write!(f, "\n    {line}"))

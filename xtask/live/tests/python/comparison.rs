@@ -20,9 +20,9 @@ pub(crate) struct Rules {
     pub(crate) moves: bool,
 }
 
-/// Verdict on the samples of a workload.
+/// Compared samples of a workload.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Verdict {
+pub(crate) struct Comparison {
     pub(crate) samples: u64,
     pub(crate) exact: u64,
     /// Samples, of all, that end in the leaf: a program with `moves` has to show some.
@@ -40,34 +40,34 @@ pub(crate) struct Verdict {
 
 impl Rules {
     /// Compares all stacks.
-    pub(crate) fn judge(&self, stacks: &[Stack]) -> Verdict {
-        let mut verdict = Verdict::default();
+    pub(crate) fn compare_all(&self, stacks: &[Stack]) -> Comparison {
+        let mut comparison = Comparison::default();
         let known = known_since(stacks);
         for stack in stacks {
             let stack = &without_library_of_fork(stack);
             let compared = self.compare(stack);
             if self.moves && compared.is_err() && stack.kernel.iter().any(|name| name == COPY) {
-                verdict.copying += stack.count;
+                comparison.copying += stack.count;
                 continue;
             }
-            verdict.samples += stack.count;
+            comparison.samples += stack.count;
             if !stack.has_python() {
                 let known = known.get(&stack.pid).copied().unwrap_or(u64::MAX);
-                verdict.without_python += stack.count;
-                verdict.early += stack.times.iter().filter(|&&time| time < known).count() as u64;
+                comparison.without_python += stack.count;
+                comparison.early += stack.times.iter().filter(|&&time| time < known).count() as u64;
             }
             match compared {
                 Ok(is_complete) => {
-                    verdict.exact += stack.count;
-                    verdict.complete += if is_complete { stack.count } else { 0 };
+                    comparison.exact += stack.count;
+                    comparison.complete += if is_complete { stack.count } else { 0 };
                 }
                 Err(wrong) => {
-                    let entry = verdict.wrong.entry(wrong).or_insert_with(|| (0, stack.clone()));
+                    let entry = comparison.wrong.entry(wrong).or_insert_with(|| (0, stack.clone()));
                     entry.0 += stack.count;
                 }
             }
         }
-        verdict
+        comparison
     }
 
     /// Returns `true` if an exact stack ends in the leaf, `false` if before it. Fails with the
@@ -221,7 +221,7 @@ fn is_native(seen: &Seen, native: &crate::skeleton::NativeFrame) -> bool {
     }
 }
 
-impl Verdict {
+impl Comparison {
     pub(crate) fn share(&self) -> f64 {
         self.exact as f64 / self.samples.max(1) as f64
     }
@@ -232,7 +232,7 @@ impl Verdict {
     }
 
     /// Adds the samples of another run.
-    pub(crate) fn add(&mut self, other: Verdict) {
+    pub(crate) fn add(&mut self, other: Comparison) {
         self.samples += other.samples;
         self.exact += other.exact;
         self.complete += other.complete;
@@ -268,7 +268,7 @@ impl fmt::Display for Expected {
 }
 
 /// Lists wrong observations, the most frequent first, each with one whole stack.
-impl fmt::Display for Verdict {
+impl fmt::Display for Comparison {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,

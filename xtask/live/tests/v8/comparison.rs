@@ -30,9 +30,9 @@ const DEPTH: usize = 9;
 
 /// The samples of one run.
 #[derive(Debug, Default)]
-pub(crate) struct Verdict {
+pub(crate) struct Comparison {
     /// Samples with a function of the program, or an unnamed one.
-    pub(crate) judged: u64,
+    pub(crate) samples: u64,
     pub(crate) exact: u64,
     /// Stacks that aren't exact, with the number of their samples.
     wrong: HashMap<String, u64>,
@@ -44,13 +44,13 @@ pub(crate) struct Verdict {
     misplaced: HashMap<String, u64>,
 }
 
-impl Verdict {
-    /// Judges the samples of a profile; `program` is the path of `chains.js`.
-    pub(crate) fn on(profile: &Profile, program: &str) -> Verdict {
+impl Comparison {
+    /// Compares the samples of a profile; `program` is the path of `chains.js`.
+    pub(crate) fn on(profile: &Profile, program: &str) -> Comparison {
         let source = std::fs::read_to_string(program).unwrap();
         let texts = texts(&source);
         let source: Vec<&str> = source.lines().collect();
-        let mut verdict = Verdict::default();
+        let mut comparison = Comparison::default();
         for sample in profile.samples() {
             let (mut root, mut names, mut is_whole, mut are_lines_right) =
                 (String::new(), Vec::new(), true, true);
@@ -79,19 +79,19 @@ impl Verdict {
                     if let Some(text) = source.get((caller as usize).wrapping_sub(1))
                         && let Some(call) = call_of(&script.name)
                     {
-                        verdict.calls.1 += sample.count();
+                        comparison.calls.1 += sample.count();
                         if text.contains(call) {
-                            verdict.calls.0 += sample.count();
+                            comparison.calls.0 += sample.count();
                         } else {
                             let place = format!("call of {} in line {caller}: {}", script.name, text.trim());
-                            *verdict.misplaced.entry(place).or_default() += sample.count();
+                            *comparison.misplaced.entry(place).or_default() += sample.count();
                         }
                     }
                     caller = line;
                 }
                 if let Some(range) = texts.get(&*script.name).filter(|_| &*script.file == program) {
-                    verdict.lines.1 += sample.count();
-                    verdict.lines.0 += if line == 0 { 0 } else { sample.count() };
+                    comparison.lines.1 += sample.count();
+                    comparison.lines.0 += if line == 0 { 0 } else { sample.count() };
                     let start = symbol.map_or(0, |symbol| symbol.start_line);
                     are_lines_right &= range.iter().any(|&(first, last)| {
                         start == first && (line == 0 || (first..=last).contains(&line))
@@ -101,23 +101,23 @@ impl Verdict {
             if names.is_empty() {
                 continue;
             }
-            verdict.judged += sample.count();
+            comparison.samples += sample.count();
             if is_whole && are_lines_right && root == "_start" && is_known(&names) {
-                verdict.exact += sample.count();
+                comparison.exact += sample.count();
             } else {
                 let names = format!(
                     "{root} … {}{}",
                     names.join(" "),
                     if are_lines_right { "" } else { ", wrong line" }
                 );
-                *verdict.wrong.entry(names).or_default() += sample.count();
+                *comparison.wrong.entry(names).or_default() += sample.count();
             }
         }
-        verdict
+        comparison
     }
 
     pub(crate) fn is_good(&self, per_mille: u64) -> bool {
-        self.judged >= 200 && self.exact * 1000 >= self.judged * per_mille
+        self.samples >= 200 && self.exact * 1000 >= self.samples * per_mille
     }
 }
 
@@ -206,13 +206,13 @@ fn declared(line: &str) -> Option<String> {
 }
 
 /// As people read it.
-impl fmt::Display for Verdict {
+impl fmt::Display for Comparison {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (with_line, all) = self.lines;
         write!(
             f,
             "{} of {} samples exact, {with_line} of {all} frames with a line, {} of {} callers on that of the call",
-            self.exact, self.judged, self.calls.0, self.calls.1
+            self.exact, self.samples, self.calls.0, self.calls.1
         )?;
         let mut wrong: Vec<_> = self.wrong.iter().chain(&self.misplaced).collect();
         wrong.sort_by_key(|(_, count)| std::cmp::Reverse(**count));

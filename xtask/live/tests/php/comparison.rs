@@ -1,6 +1,6 @@
 //! Comparison of sampled stacks with the expected chain.
 
-use live_suite::comparison::Verdict;
+use live_suite::comparison::Comparison;
 use live_suite::reference::chain::Call;
 use live_suite::sampled::{Seen, Stack};
 
@@ -19,14 +19,14 @@ const NO_LINE: u32 = 0;
 
 /// Compares all stacks of a process with its chain. With a JIT the innermost function may be
 /// without a line.
-pub(crate) fn judge<'s>(
+pub(crate) fn compare_all<'s>(
     stacks: impl IntoIterator<Item = &'s Stack>,
     chain: &[Call],
     has_jit: bool,
-) -> Verdict {
+) -> Comparison {
     let mut spin = chain.last().map(|call| spin_lines(&call.name)).unwrap_or_default();
     spin.extend(has_jit.then_some(NO_LINE));
-    Verdict::on(stacks, |stack| compare(stack, chain, &spin))
+    Comparison::on(stacks, |stack| compare(stack, chain, &spin))
 }
 
 /// Returns the lines of a function that have the comment "spin".

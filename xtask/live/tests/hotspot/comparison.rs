@@ -22,9 +22,9 @@ const NATIVE: i32 = -2;
 #[derive(Debug, Default)]
 pub(crate) struct Rules(BTreeSet<Vec<(String, i32)>>);
 
-/// Verdict on the samples of a program.
+/// Compared samples of a program.
 #[derive(Debug, Default)]
-pub(crate) struct Verdict {
+pub(crate) struct Comparison {
     pub(crate) samples: u64,
     pub(crate) exact: u64,
     /// Samples, of the exact ones, that are in the leaf.
@@ -56,23 +56,23 @@ impl Rules {
     }
 
     /// Compares the stacks of a process.
-    pub(crate) fn judge(&self, profile: &Profile, pid: u32) -> Verdict {
-        let mut verdict = Verdict::default();
+    pub(crate) fn compare_all(&self, profile: &Profile, pid: u32) -> Comparison {
+        let mut comparison = Comparison::default();
         let is_own = |sample: &Sample<'_>| sample.process().pid == pid && !is_before(sample);
         for sample in profile.samples().filter(is_own) {
-            verdict.samples += sample.count();
+            comparison.samples += sample.count();
             match self.compare(&sample) {
                 Ok(is_leaf) => {
-                    verdict.exact += sample.count();
-                    verdict.leaf += if is_leaf { sample.count() } else { 0 };
+                    comparison.exact += sample.count();
+                    comparison.leaf += if is_leaf { sample.count() } else { 0 };
                 }
                 Err(wrong) => {
                     let stack: Vec<_> = sample.trace().calls().map(|call| call.to_string()).collect();
-                    verdict.wrong.entry(wrong).or_insert_with(|| (0, stack.join(";"))).0 += sample.count();
+                    comparison.wrong.entry(wrong).or_insert_with(|| (0, stack.join(";"))).0 += sample.count();
                 }
             }
         }
-        verdict
+        comparison
     }
 
     /// Returns `true` if an exact stack ends in the leaf.
@@ -207,9 +207,9 @@ fn readable(method: &str) -> String {
     format!("{class}.{name}")
 }
 
-impl fmt::Display for Verdict {
+impl fmt::Display for Comparison {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Verdict { samples, exact, leaf, wrong } = self;
+        let Comparison { samples, exact, leaf, wrong } = self;
         write!(f, "{exact} of {samples} exact, {leaf} in the leaf")?;
         for (wrong, (count, stack)) in wrong {
             write!(f, "\n  {count} {wrong}\n      {stack}")?;
