@@ -94,8 +94,15 @@ pub trait Machine {
         None
     }
 
-    /// Copies `size` bytes of any memory of the walked process, at most [`MAX_VALUE`](crate::abi::labels::MAX_VALUE), to the words of
-    /// labels, from number `at` on. Returns `false` if they are not readable.
+    /// Copies `size` bytes of any memory of the walked process to the first words of `to`. Returns `false` if they are not readable or
+    /// don't fit.
+    fn read_words<const N: usize>(&mut self, to: &mut [u64; N], address: u64, size: u32) -> bool {
+        let _ = (to, address, size);
+        false
+    }
+
+    /// Copies `size` bytes of any memory of the walked process, at most [`MAX_WORDS`](crate::abi::labels::MAX_WORDS) words, to the
+    /// words of labels, from number `at` on. Returns `false` if they are not readable.
     fn copy_label(&mut self, at: u32, address: u64, size: u32) -> bool {
         let _ = (at, address, size);
         false

@@ -5,7 +5,7 @@ use aya_ebpf::helpers::generated::{
 };
 use ebpf_programs::abi::arena::{Block, CHUNK_BLOCKS};
 use ebpf_programs::abi::interpreter::{FRAME_BYTES, walker};
-use ebpf_programs::abi::labels::MAX_VALUE;
+use ebpf_programs::abi::labels;
 use ebpf_programs::abi::mapping::Process;
 use ebpf_programs::abi::record::{self, Head, LEAF_WORDS, MAX_WORDS};
 use ebpf_programs::abi::table::Rule;
@@ -31,6 +31,9 @@ pub(crate) const HEAD_WORDS: u32 = record::HEAD_WORDS as u32;
 
 /// Mask of the index of a word before the user frames: head, kernel frames and labels have at most 264.
 pub(crate) const FRONT: usize = 511;
+
+/// Maximum size of a string of a label, and of the attributes of a thread context.
+const LABEL_BYTES: u32 = labels::MAX_WORDS as u32 * 8;
 
 /// Entries in a slot's cache of reported functions; a power of two.
 const REPORTED: usize = 1024;
@@ -75,8 +78,6 @@ pub(crate) struct Scratch<const SET: u32 = ALL> {
     pub(crate) second: u64,
     /// [`HELD`](ebpf_programs::abi::record::kind::HELD) for a sample that is held, else 0.
     pub(crate) flag: u8,
-    /// The copy of the thread's labels, which precede the user frames.
-    pub(crate) labels: LabelReader,
     /// Table generation at the start of the sample.
     table_generation: u32,
     /// Progress of the stack copy for a raw record.
@@ -87,6 +88,8 @@ pub(crate) struct Scratch<const SET: u32 = ALL> {
     window_len: u64,
     /// Buffer for [`read_object`](Machine::read_object).
     object: [u64; FRAME_BYTES / 8],
+    /// The copy of the thread's labels, which precede the user frames.
+    pub(crate) labels: LabelReader,
     /// Copied window of the stack, followed by room for one frame after any masked index.
     window: [u64; WINDOW / 8 + FRAME_BYTES / 8],
     /// Record under construction.
@@ -262,8 +265,15 @@ impl<const SET: u32> Machine for Scratch<SET> {
     }
 
     #[inline(always)]
+    fn read_words<const N: usize>(&mut self, to: &mut [u64; N], address: u64, size: u32) -> bool {
+        let size = if size as usize > N * 8 { (N * 8) as u32 } else { size };
+        // SAFETY: `to` has at least `size` bytes; the helper fails without a fault.
+        unsafe { bpf_probe_read_user(to.as_mut_ptr().cast(), size, address as *const _) == 0 }
+    }
+
+    #[inline(always)]
     fn copy_label(&mut self, at: u32, address: u64, size: u32) -> bool {
-        let size = if size > MAX_VALUE as u32 { MAX_VALUE as u32 } else { size };
+        let size = if size > LABEL_BYTES { LABEL_BYTES } else { size };
         let to = self.label_word(at);
         // SAFETY: the record has room for that many bytes after every masked index; the helper fails without a fault.
         unsafe { bpf_probe_read_user((&raw mut *to).cast(), size, address as *const _) == 0 }

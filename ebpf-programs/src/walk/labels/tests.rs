@@ -18,6 +18,8 @@ struct World {
     object: [u64; FRAME_BYTES / 8],
     words: [u64; 4096],
     thread_pointer: u64,
+    /// Number of reads of memory for pairs and texts.
+    reads: u32,
 }
 
 impl Machine for World {
@@ -49,7 +51,20 @@ impl Machine for World {
 
     fn push_frame(&mut self, _: u64) {}
 
+    fn read_words<const N: usize>(&mut self, to: &mut [u64; N], address: u64, size: u32) -> bool {
+        assert!(size as usize <= N * 8);
+        self.reads += 1;
+        let Some(bytes) = self.bytes(address, size) else { return false };
+        for (word, bytes) in to.iter_mut().zip(bytes.chunks(8)) {
+            let mut padded = [0xee; 8];
+            padded[..bytes.len()].copy_from_slice(bytes);
+            *word = u64::from_ne_bytes(padded);
+        }
+        true
+    }
+
     fn copy_label(&mut self, at: u32, address: u64, size: u32) -> bool {
+        self.reads += 1;
         let Some(bytes) = self.bytes(address, size) else { return false };
         for (index, bytes) in bytes.chunks(8).enumerate() {
             let word = &mut self.words[at as usize + index];
@@ -73,7 +88,7 @@ const THREAD: u64 = 0x7000;
 impl World {
     /// Returns a program whose thread pointer leads to a set at `set` by two hops.
     fn new(layout: u32, set: u64) -> World {
-        let path = LabelPath { hops: 2, layout, offsets: [-8, 0x158, 0, 0, 0, 0, 0] };
+        let path = LabelPath { hops: 2, layout, offsets: [-8, 0x158, 0, 0, 0, 0, 0], ..LabelPath::default() };
         let mut arena = vec![0; BLOCK_WORDS];
         let (words, _) = path.to_bytes().as_chunks().0.iter().fold((vec![], 0), |(mut words, n), bytes| {
             words.push(u32::from_ne_bytes(*bytes));
@@ -82,7 +97,8 @@ impl World {
         let at = PLACE as usize * UNIT / 4;
         arena[at..at + words.len()].copy_from_slice(&words);
         let (object, words) = ([0; FRAME_BYTES / 8], [!0; 4096]);
-        let mut world = World { arena, memory: BTreeMap::new(), object, words, thread_pointer: THREAD };
+        let memory = BTreeMap::new();
+        let mut world = World { arena, memory, object, words, thread_pointer: THREAD, reads: 0 };
         world.put(THREAD - 8, &[0x1000]);
         world.put(0x1158, &[set]);
         world
@@ -285,7 +301,7 @@ fn noise_is_bounded() {
         seed >> (seed >> 58 & 63)
     };
     for round in 0..2_000u64 {
-        let mut world = World::new(1 + (round % 3) as u32, 0x2000);
+        let mut world = World::new(1 + (round % 4) as u32, 0x2000);
         let words: Vec<u64> =
             (0..512).map(|_| if random() % 2 == 0 { 0x2000 + random() % 2048 } else { random() }).collect();
         world.put(0x2000, &words);
@@ -297,5 +313,111 @@ fn noise_is_bounded() {
             "{}",
             format!("{reader:?}")
         );
+    }
+}
+
+#[test]
+fn texts_near_each_other_take_one_read() {
+    let pairs =
+        [("work", "shop"), ("request", "a request of the shop, not short"), ("empty", ""), ("k", "v")];
+    let mut world = World::slice(&pairs);
+    // Memory around them, as far as it is of the same page.
+    for address in 0x10_0000..0x10_1000 {
+        world.memory.entry(address).or_insert(0x55);
+    }
+    assert_eq!(world.read(), (owned(&pairs), 0));
+    assert_eq!(world.reads, 2, "the pairs, and the window");
+    // All lengths at all distances from a word, up to the end of the page.
+    for length in 1..=SHORT + 2 {
+        for end in 0x10_0ff0..=0x10_1000 {
+            let text: String = (0..length).map(|index| (b'a' + (index % 26) as u8) as char).collect();
+            world.put_bytes(end - length as u64, text.as_bytes());
+            world.put(0x2000, &[0x3000, 1, 1]);
+            world.put(0x3000, &[end - length as u64, length as u64, 0x10_0000, 4]);
+            let (found, flags) = world.read();
+            assert_eq!((&*found[0].0, flags), (&*text, 0), "{length} before {end:x}");
+        }
+    }
+}
+
+#[test]
+fn constants_are_their_addresses() {
+    let mut world = World::slice(&[("tenant", "blue"), ("request", "7")]);
+    let key = world.read_memory(0x3000).unwrap();
+    let at = PLACE as usize * UNIT / 4 + 2 + 2 * HOPS;
+    world.arena[at..at + 4].copy_from_slice(&[key as u32, (key >> 32) as u32, 6, 0]);
+    let mut reader = LabelReader::default();
+    let process = Process { labels: PLACE + 1, ..Process::default() };
+    assert!(reader.begin(&world, &process));
+    let mut index = 0;
+    while reader.step(&mut world, index) {
+        index += 1;
+    }
+    let sizes = 6 | 4 << pair::VALUE_SHIFT;
+    assert_eq!(world.words[..3], [sizes | pair::KEY_IS_CONSTANT, key, u64::from_ne_bytes(*b"blue\0\0\0\0")]);
+    assert_eq!(pairs(&world.words[3..reader.words as usize]), owned(&[("request", "7")]));
+    // One byte more than the constants have.
+    world.put(0x3008, &[7]);
+    world.put_bytes(key + 6, b"s");
+    assert_eq!(world.read().0[0].0.len(), 7);
+}
+
+/// Returns a thread context at 0x2000.
+fn context(valid: u8, attributes: &[u8], size: u16) -> World {
+    let mut world = World::new(layout::CONTEXT, 0x2000);
+    let ids: Vec<u8> = (1..=24).collect();
+    let fields = [&[valid, 1][..], &size.to_ne_bytes()].concat();
+    world.put_bytes(0x2000, &[ids, fields, attributes.to_vec()].concat());
+    world
+}
+
+impl World {
+    /// Copies a thread context. Returns its words and flags.
+    fn read_context(&mut self) -> (Vec<u64>, u32) {
+        let mut reader = LabelReader::default();
+        assert!(reader.begin(self, &Process { labels: PLACE + 1, ..Process::default() }));
+        assert!(!reader.step(self, 0));
+        (self.words[..reader.words as usize].to_vec(), reader.flags)
+    }
+}
+
+#[test]
+fn contexts_are_copied_if_they_are_valid() {
+    let attributes = b"\x00\x05/cart\x01\x03GET";
+    let (words, flags) = context(1, attributes, 12).read_context();
+    assert_eq!((words.len(), flags), (6, flag::CONTEXT as u32));
+    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+    assert_eq!(bytes[..24], (1..=24).collect::<Vec<u8>>()[..]);
+    assert_eq!((words[3], &bytes[32..]), (1 | 1 << 8 | 12 << 16, &b"\x00\x05/cart\x01\x03GET\0\0\0\0"[..]));
+    let (words, flags) = context(1, b"", 0).read_context();
+    assert_eq!((words.len(), flags), (4, flag::CONTEXT as u32));
+    for valid in [0, 2, 255] {
+        assert_eq!(context(valid, attributes, 12).read_context(), (vec![], 0), "{valid}");
+    }
+    for none in [0, u64::MAX] {
+        assert_eq!(World::new(layout::CONTEXT, none).read_context(), (vec![], 0));
+    }
+}
+
+#[test]
+fn contexts_with_too_many_attributes_have_ids_alone() {
+    let most = (MAX_WORDS - CONTEXT_WORDS) * 8;
+    let attributes = vec![7; most + 1];
+    let (words, flags) = context(1, &attributes, most as u16).read_context();
+    assert_eq!((words.len(), flags), (MAX_WORDS, flag::CONTEXT as u32));
+    for size in [most as u16 + 1, u16::MAX] {
+        let (words, flags) = context(1, &attributes, size).read_context();
+        assert_eq!((words.len(), flags), (4, (flag::CONTEXT | flag::CUT) as u32), "{size}");
+    }
+}
+
+#[test]
+fn contexts_that_are_not_readable_are_none() {
+    let unreadable = (vec![], flag::UNREADABLE as u32);
+    assert_eq!(context(1, b"\x00\x05/cart", 100).read_context(), unreadable);
+    for nowhere in [0x2001, 0x9000, u64::MAX - 1, 1 << 63] {
+        let mut world = context(1, b"", 0);
+        world.put(0x1158, &[nowhere]);
+        assert_eq!(world.read_context(), unreadable, "{nowhere:x}");
     }
 }
