@@ -39,6 +39,26 @@ pub mod process {
     pub use crate::process::{Description, System};
 }
 
+#[cfg(fuzzing)]
+pub mod contexts {
+    //! Decoders of what programs publish about themselves.
+
+    use crate::process::context::ProcessContext;
+    use crate::sample::CopiedLabels;
+
+    /// Decodes a process context, and with its keys the words of a thread context, both of any bytes.
+    pub fn decode(payload: &[u8], words: &[u64], flags: u8) {
+        let context = ProcessContext::decode(payload).unwrap_or_default();
+        assert!(context.attributes.len() <= 32 && context.keys.len() <= 256);
+        let copied = CopiedLabels { words, flags };
+        for labels in
+            [copied.decode_context(&context.keys).map(|context| context.labels), copied.decode_pairs()]
+        {
+            assert!(labels.is_none_or(|labels| labels.iter().len() <= crate::profile::Labels::MAX));
+        }
+    }
+}
+
 pub mod registry {
     //! See the module of this name in the source.
     pub use crate::registry::*;

@@ -80,6 +80,11 @@ pub enum LabelLayout {
     Slice,
     /// A hash map of strings of Go up to 1.23, with at most 16 pairs.
     GoMap,
+    /// A thread context of OpenTelemetry ([OTEP 4947]): trace id, span id and attributes, whose keys are
+    /// in the context that the process has published. Without one there are no labels.
+    ///
+    /// [OTEP 4947]: https://github.com/open-telemetry/opentelemetry-specification/blob/main/oteps/profiles/4947-thread-ctx.md
+    ThreadContext,
 }
 
 impl LabelPath {
@@ -94,8 +99,25 @@ impl LabelPath {
         path.layout = match layout {
             LabelLayout::Slice => layout::SLICE,
             LabelLayout::GoMap => layout::MAP,
+            LabelLayout::ThreadContext => layout::CONTEXT,
         };
         Some(LabelPath(path))
+    }
+
+    /// Adds the addresses of the constants of the program: `size` bytes of the file whose
+    /// [`LabelRuntime`] returns this path, as they are mapped in the process. The process must not be
+    /// able to write them.
+    ///
+    /// A text among them is read from the file once, instead of from the process at each sample.
+    #[must_use = "returns the changed path"]
+    pub fn with_constants(mut self, address: u64, size: u64) -> LabelPath {
+        (self.0.constants, self.0.constants_size) = (address, size);
+        self
+    }
+
+    /// Returns `true` if it leads to contexts of threads.
+    pub(crate) fn is_of_contexts(&self) -> bool {
+        self.0.layout == layout::CONTEXT
     }
 
     /// Returns the path as the kernel side reads it.

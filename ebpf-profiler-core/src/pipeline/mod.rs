@@ -454,7 +454,7 @@ impl Pipeline {
         };
         let labels = match self.labels.filter(|it| it.pid == tick.pid && threads.has_room()) {
             Some(source) => (source.labels_at)(tick.tid, tick.time),
-            None => self.copied.labels(tick, threads.has_room(), &self.registry, &mut self.stats),
+            None => self.copied.labels(tick, threads.has_room(), &mut self.registry, &mut self.stats),
         };
         self.stats.unlabelled += u64::from(labels.is_none());
         let thread = threads.number(builder, &mut self.registry, labels.unwrap_or_default(), tick);

@@ -72,7 +72,8 @@ impl Threads {
             return thread;
         }
         let description = registry.describe(tick.pid, tick.time);
-        let process = process(tick.pid, description);
+        let mut process = process(tick.pid, description);
+        process.attributes = registry.attributes(tick.pid).to_vec();
         if let Some(seen) = &self.seen {
             seen(&process);
         }

@@ -38,7 +38,7 @@ pub(crate) struct FileName {
 }
 
 /// The module in a region.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Mapped {
     pub(crate) module: ModuleId,
     pub(crate) bias: LoadBias,

@@ -3,6 +3,8 @@
 #[cfg(any(feature = "live", test))]
 mod cgroup;
 
+pub(crate) mod context;
+
 mod module;
 
 mod layout;

@@ -160,6 +160,35 @@ impl Labels {
         }
     }
 
+    /// Key of the id of a trace, 32 lower-case hexadecimal digits: `trace_id`, as OpenTelemetry names it
+    /// in formats other than its own.
+    pub const TRACE_ID: &str = "trace_id";
+
+    /// Key of the id of a span, 16 lower-case hexadecimal digits: `span_id`.
+    pub const SPAN_ID: &str = "span_id";
+
+    /// Returns trace id and span id of the set; `None` unless it has both, in their form and not 0.
+    ///
+    /// OTLP has them as a link, other formats as labels.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use ebpf_profiler_core::profile::Labels;
+    ///
+    /// let labels = Labels::from([
+    ///     (Labels::TRACE_ID, "0af7651916cd43dd8448eb211c80319c"),
+    ///     (Labels::SPAN_ID, "b7ad6b7169203331"),
+    /// ]);
+    /// let (trace_id, span_id) = labels.span().ok_or("no span")?;
+    /// assert_eq!((trace_id[0], span_id[7]), (0x0a, 0x31));
+    /// assert_eq!(Labels::from([(Labels::SPAN_ID, "b7ad6b7169203331")]).span(), None);
+    /// # Ok::<(), &str>(())
+    /// ```
+    pub fn span(&self) -> Option<([u8; 16], [u8; 8])> {
+        Some((id(self.get(Labels::TRACE_ID)?)?, id(self.get(Labels::SPAN_ID)?)?))
+    }
+
     /// Returns the labels in the order of their keys.
     pub fn iter(&self) -> std::slice::Iter<'_, SampleLabel> {
         self.0.as_deref().unwrap_or_default().iter()
@@ -185,6 +214,20 @@ impl<'l> IntoIterator for &'l Labels {
     fn into_iter(self) -> Self::IntoIter {
         self.iter()
     }
+}
+
+/// Parses an id that is not 0.
+fn id<const N: usize>(value: &LabelValue) -> Option<[u8; N]> {
+    let LabelValue::Text(text) = value else { return None };
+    let digit = |digit: u8| match digit {
+        b'0'..=b'9' => Some(digit - b'0'),
+        b'a'..=b'f' => Some(digit - b'a' + 10),
+        _ => None,
+    };
+    let (pairs, []) = text.as_bytes().as_chunks::<2>() else { return None };
+    let bytes: Option<Vec<u8>> =
+        pairs.iter().map(|&[high, low]| Some(digit(high)? << 4 | digit(low)?)).collect();
+    <[u8; N]>::try_from(bytes?).ok().filter(|id| id.iter().any(|&byte| byte != 0))
 }
 
 /// Maximum size of a key in bytes.

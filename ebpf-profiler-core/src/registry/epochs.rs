@@ -86,7 +86,7 @@ impl Epochs {
 }
 
 /// Returns `true` if an epoch is before another one. Their numbers start over at the end.
-fn is_before(epoch: u32, other: u32) -> bool {
+pub(super) fn is_before(epoch: u32, other: u32) -> bool {
     (epoch.wrapping_sub(other) as i32) < 0
 }
 

@@ -39,6 +39,8 @@ mod builder;
 
 mod compile;
 
+mod contexts;
+
 mod derive;
 
 mod describe;
@@ -91,6 +93,7 @@ use hashbrown::HashMap;
 #[cfg(feature = "live")]
 pub(crate) use self::builder::BuildQueue;
 use self::builder::Builder;
+use self::contexts::Contexts;
 use self::derive::Deriver;
 pub use self::limits::Limits;
 pub(crate) use self::limits::stacks_on;
@@ -126,6 +129,7 @@ pub struct Registry {
     modules: Modules,
     namer: Namer,
     processes: Processes,
+    contexts: Contexts,
     /// Time when idle processes were last withdrawn.
     idle_withdrawn: u64,
     /// Returns `true` once no tables are to be built any more.
@@ -161,6 +165,10 @@ pub struct RegistryStats {
     pub label_paths: u64,
     /// Processes with labels that are not found, by the name of the source and the reason.
     pub label_refusals: BTreeMap<(&'static str, Reason), u64>,
+    /// [Contexts](crate::live::Builder::process_contexts) that were read, each time that a process published one.
+    pub contexts: u64,
+    /// Attempts to read a context that failed, by reason.
+    pub context_failures: BTreeMap<&'static str, u64>,
     /// Counters of perf maps and jitdump files.
     pub jit: JitStats,
     /// Reads of memory and openings of files that did not return in time.
@@ -185,6 +193,7 @@ impl Registry {
             modules: Modules::default(),
             namer: Namer::default(),
             processes: Processes::default(),
+            contexts: Contexts::default(),
             idle_withdrawn: 0,
             is_over: Arc::new(|| false),
             stats: RegistryStats::default(),

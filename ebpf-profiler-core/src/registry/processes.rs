@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use hashbrown::{HashMap, HashSet};
 
+use super::contexts::EntryContext;
 use super::epochs::Epochs;
 use super::labels::ProcessLabels;
 use super::limits::{Limits, MAX_MAPPINGS, ReadLimit};
@@ -84,6 +85,8 @@ pub(super) struct Entry {
     pub(super) executed: Option<u64>,
     pub(super) interpreters: Interpreters,
     pub(super) labels: ProcessLabels,
+    /// Not of a forked process: its memory does not have the mapping.
+    pub(super) context: EntryContext,
     pub(super) jit: JitNames,
     pub(super) description: Option<Description>,
     /// Time when that was read.

@@ -111,6 +111,7 @@ impl Registry {
         if retries {
             self.processes.republish_later(pid);
         }
+        self.update_context(pid, now);
         Ok(())
     }
 

@@ -184,6 +184,7 @@ impl Publisher {
         }
         entry.published = Some(published);
         entry.is_changed = false;
+        entry.labels.published(self.epoch);
         process
     }
 

@@ -84,6 +84,11 @@ impl<S: System> System for RecordingSystem<S> {
         self.system.perf_map(pid)
     }
 
+    /// Not recorded: recordings have no labels and no attributes.
+    fn contexts(&self, pid: u32) -> Vec<u64> {
+        self.system.contexts(pid)
+    }
+
     fn abandoned(&self) -> u64 {
         self.system.abandoned()
     }

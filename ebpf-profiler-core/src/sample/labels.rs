@@ -1,6 +1,10 @@
 //! Labels that the kernel side copied from the memory of a thread.
 
-use ebpf_programs::abi::labels::{flag, pair};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::sync::Arc;
+
+use ebpf_programs::abi::labels::{CONTEXT_WORDS, MAX_VALUE, flag, pair};
 
 use crate::profile::{Labels, SampleLabel};
 
@@ -24,16 +28,59 @@ impl CopiedLabels<'_> {
         self.flags & flag::CUT != 0
     }
 
-    /// Decodes them: the first [`Labels::MAX`] in the order of their keys. Invalid UTF-8 is replaced.
+    /// Returns `true` if they are a thread context.
+    pub(crate) fn are_context(&self) -> bool {
+        self.flags & flag::CONTEXT != 0
+    }
+
+    /// Decodes pairs whose constants are of `x`.
+    #[cfg(fuzzing)]
+    pub(crate) fn decode_pairs(&self) -> Option<Labels> {
+        self.decode(&mut |_, size| Some(vec![b'x'; size]))
+    }
+
+    /// Decodes a thread context: its ids, and the first of its attributes in the order of their keys.
+    /// `keys` are those that the process has published.
     ///
     /// Returns `None` if a size exceeds the words.
-    pub fn decode(&self) -> Option<Labels> {
+    pub(crate) fn decode_context(&self, keys: &[Arc<str>]) -> Option<ThreadContext> {
+        let (head, words) = self.words.split_first_chunk::<CONTEXT_WORDS>()?;
+        let size = if self.are_cut() { 0 } else { (head[3] >> 16) as usize & 0xffff };
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        let (texts, has_unknown_keys) = attributes(bytes.get(..size)?, keys);
+        let ids = head.map(u64::to_ne_bytes);
+        let (trace, span) = (ids[..2].concat(), ids[2]);
+        let has_span = trace.iter().any(|&byte| byte != 0) && span != [0; 8];
+        let ids = [(Labels::TRACE_ID, hexadecimal(&trace)), (Labels::SPAN_ID, hexadecimal(&span))];
+        let ids = ids.into_iter().filter(|_| has_span);
+        let labels = ids.map(|(key, id)| SampleLabel::new(key, id)).collect::<Vec<_>>();
+        let is_id = |key: &str| labels.iter().any(|label| label.key() == key);
+        let texts: Vec<SampleLabel> = texts
+            .into_iter()
+            .filter(|(key, _)| !is_id(key))
+            .map(|(key, text)| SampleLabel::new(Arc::clone(key), text))
+            .collect();
+        let is_cut = texts.len() + labels.len() > Labels::MAX;
+        let all = labels.into_iter().chain(texts).fold(Labels::default(), |all, label| all.with(label));
+        Some(ThreadContext { labels: all, is_cut, has_unknown_keys })
+    }
+
+    /// Decodes them: the first [`Labels::MAX`] in the order of their keys. Invalid UTF-8 is replaced.
+    /// `constant` reads a text of a size at an address of the program's constants.
+    ///
+    /// Returns `None` if a size exceeds the words, or a constant can't be read.
+    pub(crate) fn decode(&self, constant: &mut dyn FnMut(u64, usize) -> Option<Vec<u8>>) -> Option<Labels> {
         let mut labels = Vec::new();
         let mut rest = self.words;
         while let Some((&first, behind)) = rest.split_first() {
-            let (key, behind) = text(behind, first & pair::SIZE, first & pair::KEY_IS_CUT != 0)?;
-            let size = first >> pair::VALUE_SHIFT & pair::SIZE;
-            let (value, behind) = text(behind, size, first & pair::VALUE_IS_CUT != 0)?;
+            let mut text = |behind, size: u64, [is_cut, is_constant]: [u64; 2]| {
+                let (bytes, rest) = bytes(behind, size as usize, first & is_constant != 0, constant)?;
+                Some((text(bytes, first & is_cut != 0), rest))
+            };
+            let flags = [pair::KEY_IS_CUT, pair::KEY_IS_CONSTANT];
+            let (key, behind) = text(behind, first & pair::SIZE, flags)?;
+            let flags = [pair::VALUE_IS_CUT, pair::VALUE_IS_CONSTANT];
+            let (value, behind) = text(behind, first >> pair::VALUE_SHIFT & pair::SIZE, flags)?;
             labels.push(SampleLabel::new(key, value));
             rest = behind;
         }
@@ -45,11 +92,59 @@ impl CopiedLabels<'_> {
     }
 }
 
-/// Splits a text of `size` bytes from the words. One that is cut ends with its last whole character.
-fn text(words: &[u64], size: u64, is_cut: bool) -> Option<(String, &[u64])> {
-    let size = size as usize;
+/// A decoded thread context.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ThreadContext {
+    pub(crate) labels: Labels,
+    /// `true` if attributes are left out.
+    pub(crate) is_cut: bool,
+    /// `true` if it has keys that the process had not published.
+    pub(crate) has_unknown_keys: bool,
+}
+
+/// Decodes attributes up to the first incomplete one, the last one with each key. Returns them, and `true` if there are others with
+/// unknown keys.
+fn attributes<'k>(mut bytes: &[u8], keys: &'k [Arc<str>]) -> (BTreeMap<&'k Arc<str>, String>, bool) {
+    let (mut texts, mut has_unknown) = (BTreeMap::new(), false);
+    while let [key, size, rest @ ..] = bytes
+        && let Some((value, rest)) = rest.split_at_checked(usize::from(*size))
+    {
+        bytes = rest;
+        match keys.get(usize::from(*key)) {
+            Some(key) if !key.is_empty() => {
+                _ = texts.insert(key, String::from_utf8_lossy(value).into_owned())
+            }
+            Some(_) => {}
+            None => has_unknown = true,
+        }
+    }
+    (texts, has_unknown)
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// Splits `size` bytes from the words, or the address of a constant of that size.
+fn bytes<'w>(
+    words: &'w [u64],
+    size: usize,
+    is_constant: bool,
+    constant: &mut dyn FnMut(u64, usize) -> Option<Vec<u8>>,
+) -> Option<(Vec<u8>, &'w [u64])> {
+    if is_constant {
+        let (&address, rest) = words.split_first()?;
+        return Some((constant(address, size.min(MAX_VALUE))?, rest));
+    }
     let (words, rest) = words.split_at_checked(size.div_ceil(8))?;
-    let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).take(size).collect();
+    Some((words.iter().flat_map(|word| word.to_ne_bytes()).take(size).collect(), rest))
+}
+
+/// Returns bytes as a text. One that is cut ends with its last whole character.
+fn text(mut bytes: Vec<u8>, is_cut: bool) -> String {
     if is_cut
         && let Err(error) = std::str::from_utf8(&bytes)
         && error.error_len().is_none()
@@ -57,7 +152,7 @@ fn text(words: &[u64], size: u64, is_cut: bool) -> Option<(String, &[u64])> {
         bytes.truncate(error.valid_up_to());
     }
     let text = String::from_utf8(bytes);
-    Some((text.unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()), rest))
+    text.unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
 }
 
 #[cfg(test)]
@@ -83,7 +178,97 @@ mod tests {
     }
 
     fn decode(words: &[u64]) -> Option<Labels> {
-        CopiedLabels { words, flags: 0 }.decode()
+        CopiedLabels { words, flags: 0 }.decode(&mut |_, _| None)
+    }
+
+    /// A context as the kernel side copies it, with attributes.
+    fn context(ids: [u64; 3], attributes: &[u8]) -> Vec<u64> {
+        let mut words = [&ids[..], &[1 | (attributes.len() as u64) << 16]].concat();
+        words.extend(attributes.chunks(8).map(|chunk| {
+            let mut bytes = [0; 8];
+            bytes[..chunk.len()].copy_from_slice(chunk);
+            u64::from_ne_bytes(bytes)
+        }));
+        words
+    }
+
+    fn keys(names: &[&str]) -> Vec<Arc<str>> {
+        names.iter().map(|&name| name.into()).collect()
+    }
+
+    fn in_context(words: &[u64], names: &[&str]) -> Option<ThreadContext> {
+        CopiedLabels { words, flags: flag::CONTEXT }.decode_context(&keys(names))
+    }
+
+    const IDS: [u64; 3] =
+        [u64::from_ne_bytes([0x0a; 8]), u64::from_ne_bytes([0xf7; 8]), u64::from_ne_bytes([0x10; 8])];
+
+    #[test]
+    fn contexts_have_ids_and_the_last_attribute_of_each_key() {
+        let attributes = b"\x01\x03GET\x00\x05/cart\x01\x04POST\x07\x01x\x02\x00";
+        let found = in_context(&context(IDS, attributes), &["route", "method", "empty"]).unwrap();
+        let (trace, span) = ("0a0a0a0a0a0a0a0af7f7f7f7f7f7f7f7", "1010101010101010");
+        let expected =
+            [("trace_id", trace), ("span_id", span), ("route", "/cart"), ("method", "POST"), ("empty", "")];
+        assert_eq!(
+            found,
+            ThreadContext { labels: Labels::from(expected), is_cut: false, has_unknown_keys: true }
+        );
+        let none = in_context(&context([IDS[0], 0, 0], b"\x00\x01a"), &["route"]).unwrap();
+        assert_eq!((none.labels, none.has_unknown_keys), (Labels::from([("route", "a")]), false), "no span");
+        let reserved = in_context(&context(IDS, b"\x00\x01a"), &["span_id"]).unwrap();
+        assert_eq!(reserved.labels.get("span_id"), Some(&span.into()));
+    }
+
+    #[test]
+    fn contexts_with_many_or_incomplete_attributes_are_cut() {
+        let many: Vec<u8> = (0..9).flat_map(|key| [key, 1, b'v']).collect();
+        let names = ["a", "b", "c", "d", "e", "f", "g", "h", "z"];
+        let found = in_context(&context(IDS, &many), &names).unwrap();
+        let kept: Vec<&str> = found.labels.iter().map(SampleLabel::key).collect();
+        assert_eq!((kept, found.is_cut), (vec!["a", "b", "c", "d", "e", "f", "span_id", "trace_id"], true));
+        for (cut, count) in
+            [(&b"\x00\x01a\x01\x05four"[..], 3), (b"\x00\x01a\x01", 3), (b"\x00", 2), (b"\x00\xffa", 2)]
+        {
+            assert_eq!(
+                in_context(&context(IDS, cut), &names).unwrap().labels.iter().count(),
+                count,
+                "{cut:?}"
+            );
+        }
+        let mut false_size = context(IDS, b"\x00\x01a");
+        false_size[3] = 1 | 0xffff << 16;
+        assert_eq!(in_context(&false_size, &names), None);
+        let flags = flag::CONTEXT | flag::CUT;
+        let large = CopiedLabels { words: &false_size[..4], flags }.decode_context(&keys(&names)).unwrap();
+        assert_eq!(large.labels.iter().count(), 2, "more attributes than are copied");
+        for len in 0..4 {
+            assert_eq!(in_context(&false_size[..len], &names), None, "{len}");
+        }
+    }
+
+    #[test]
+    fn constants_are_read_by_address_and_size() {
+        let sizes = 3 | 4 << pair::VALUE_SHIFT;
+        let flags = pair::KEY_IS_CONSTANT | pair::VALUE_IS_CONSTANT;
+        let both = [sizes | flags, 0x1000, 0x2000];
+        let read = |words: &[u64]| {
+            let mut asked = Vec::new();
+            let labels = CopiedLabels { words, flags: 0 }.decode(&mut |address, size| {
+                asked.push((address, size));
+                Some(vec![b'a' + asked.len() as u8; size])
+            });
+            (labels, asked)
+        };
+        assert_eq!(read(&both), (Some(Labels::from([("bbb", "cccc")])), vec![(0x1000, 3), (0x2000, 4)]));
+        let value = [sizes | pair::VALUE_IS_CONSTANT, u64::from_ne_bytes(*b"key\0\0\0\0\0"), 0x2000];
+        assert_eq!(read(&value).0, Some(Labels::from([("key", "bbbb")])));
+        let large = [0xffff << pair::VALUE_SHIFT | flags, 1, 2];
+        assert_eq!(read(&large).1, [(1, 0), (2, MAX_VALUE)]);
+        for len in 1..3 {
+            assert_eq!(read(&both[..len]).0, None);
+        }
+        assert_eq!(decode(&both), None, "a constant that can't be read");
     }
 
     #[test]

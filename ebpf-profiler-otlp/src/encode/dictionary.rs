@@ -2,10 +2,12 @@
 
 use ebpf_profiler_core::profile::Profile;
 
-use super::fields::{any_value, attribute, dictionary, function, line, location, mapping, sample, stack};
+use super::fields::{
+    any_value, attribute, dictionary, function, line, link, location, mapping, sample, stack,
+};
 use crate::buffer::{Buffer, Kept, Piece};
 use crate::table::Table;
-use crate::wire::{Wire, bytes_len, bytes_tag, number_len};
+use crate::wire::{Wire, bytes_len, number_len};
 
 /// The dictionary's tables, each with the empty element at index 0.
 #[derive(Debug)]
@@ -16,13 +18,10 @@ pub(super) struct Dictionary {
     mappings: Table,
     locations: Table,
     stacks: Table,
+    /// Its first element is empty, too: ids of zeros, which a comment of the schema allows, are rejected by checkers.
+    links: Table,
     content: Vec<u8>,
 }
-
-/// The link table: the empty element alone, because samples have no spans.
-///
-/// Ids of zeros, which a comment of the schema allows, are rejected by checkers.
-const LINKS: [u8; 2] = [bytes_tag(dictionary::LINKS), 0];
 
 /// A mapping with indices of the dictionary.
 #[derive(Clone, Copy, Debug)]
@@ -85,15 +84,22 @@ impl Attributes {
         Attributes::new(location::ATTRIBUTES, numbers)
     }
 
-    /// Encodes the attributes of a sample, at most ten: numbers of a message have at most three
-    /// bytes.
-    pub(super) fn of_sample(numbers: &[u32]) -> Attributes {
-        Attributes::new(sample::ATTRIBUTES, numbers)
+    /// Encodes the attributes of a sample, at most ten, or eight with a link: numbers of a message
+    /// have at most three bytes.
+    pub(super) fn of_sample(numbers: &[u32], link: u32) -> Attributes {
+        let mut field = Vec::new();
+        field.packed(sample::ATTRIBUTES, numbers);
+        field.number(sample::LINK, link.into());
+        Attributes::of_field(&field)
     }
 
     fn new(number: u8, numbers: &[u32]) -> Attributes {
         let mut field = Vec::new();
         field.packed(number, numbers);
+        Attributes::of_field(&field)
+    }
+
+    fn of_field(field: &[u8]) -> Attributes {
         let (first, more) = field.split_at(field.len().min(Piece::MAX));
         Attributes([Piece::new(first), Piece::new(more)])
     }
@@ -177,6 +183,7 @@ impl Default for Dictionary {
             mappings: Table::new(dictionary::MAPPINGS),
             locations: Table::new(dictionary::LOCATIONS),
             stacks: Table::new(dictionary::STACKS),
+            links: Table::new(dictionary::LINKS),
             content: Vec::new(),
         }
     }
@@ -217,6 +224,14 @@ impl Dictionary {
 
     pub(super) fn flag_attribute(&mut self, key: &str) -> u32 {
         self.attribute(key, 2, |content| content.number(any_value::BOOL, 1))
+    }
+
+    /// Returns the index of a link to a span.
+    pub(super) fn link(&mut self, trace_id: [u8; 16], span_id: [u8; 8]) -> u32 {
+        self.content.clear();
+        self.content.bytes(link::TRACE_ID, &trace_id);
+        self.content.bytes(link::SPAN_ID, &span_id);
+        self.links.intern(&self.content)
     }
 
     fn attribute(&mut self, key: &str, len: usize, value: impl FnOnce(&mut Vec<u8>)) -> u32 {
@@ -296,23 +311,22 @@ impl Dictionary {
 
     /// Returns the number of bytes that [`put`](Dictionary::put) appends.
     pub(super) fn len(&self) -> usize {
-        LINKS.len() + self.tables().iter().map(|table| table.bytes().len()).sum::<usize>()
+        self.tables().iter().map(|table| table.bytes().len()).sum::<usize>()
     }
 
     /// Appends all tables.
     pub(super) fn put(&self, out: &mut Buffer) {
         self.tables().iter().for_each(|table| out.put(table.bytes()));
-        out.put(&LINKS);
     }
 
-    fn tables(&self) -> [&Table; 6] {
-        let Dictionary { strings, attributes, functions, mappings, locations, stacks, .. } = self;
-        [strings, attributes, functions, mappings, locations, stacks]
+    fn tables(&self) -> [&Table; 7] {
+        let Dictionary { strings, attributes, functions, mappings, locations, stacks, links, .. } = self;
+        [strings, attributes, functions, mappings, locations, stacks, links]
     }
 
-    fn tables_mut(&mut self) -> [&mut Table; 6] {
-        let Dictionary { strings, attributes, functions, mappings, locations, stacks, .. } = self;
-        [strings, attributes, functions, mappings, locations, stacks]
+    fn tables_mut(&mut self) -> [&mut Table; 7] {
+        let Dictionary { strings, attributes, functions, mappings, locations, stacks, links, .. } = self;
+        [strings, attributes, functions, mappings, locations, stacks, links]
     }
 }
 

@@ -67,6 +67,7 @@ pub(super) mod profile {
 pub(super) mod sample {
     pub(in crate::encode) const STACK: u8 = 1;
     pub(in crate::encode) const ATTRIBUTES: u8 = 2;
+    pub(in crate::encode) const LINK: u8 = 3;
     pub(in crate::encode) const VALUES: u8 = 4;
     pub(in crate::encode) const TIMESTAMPS: u8 = 5;
 }
@@ -84,6 +85,11 @@ pub(super) mod dictionary {
     pub(in crate::encode) const STRINGS: u8 = 5;
     pub(in crate::encode) const ATTRIBUTES: u8 = 6;
     pub(in crate::encode) const STACKS: u8 = 7;
+}
+
+pub(super) mod link {
+    pub(in crate::encode) const TRACE_ID: u8 = 1;
+    pub(in crate::encode) const SPAN_ID: u8 = 2;
 }
 
 pub(super) mod mapping {

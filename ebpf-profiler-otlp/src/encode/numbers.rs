@@ -2,7 +2,7 @@
 
 use ebpf_profiler_core::process::Module;
 use ebpf_profiler_core::profile::{
-    FrameId, FrameView, FunctionId, LabelValue, Profile, StackId, Thread, ThreadId, TraceView,
+    FrameId, FrameView, FunctionId, LabelValue, Labels, Profile, StackId, Thread, ThreadId, TraceView,
 };
 use ebpf_profiler_core::symbol::Symbol;
 use ebpf_profiler_core::trace::Frame;
@@ -309,13 +309,18 @@ impl<'p> Numbers<'p> {
         if !thread.name.is_empty() {
             numbers.push(self.dictionary.text_attribute(semantic::THREAD_NAME, &thread.name));
         }
-        for label in &thread.labels {
+        let span = thread.labels.span();
+        let is_of_span = |key: &str| span.is_some() && [Labels::TRACE_ID, Labels::SPAN_ID].contains(&key);
+        // Keys are unique in a sample.
+        let is_free = |key: &str| ![semantic::THREAD_ID, semantic::THREAD_NAME].contains(&key);
+        for label in thread.labels.iter().filter(|label| !is_of_span(label.key()) && is_free(label.key())) {
             numbers.push(match label.value() {
                 LabelValue::Text(text) => self.dictionary.text_attribute(label.key(), text),
                 LabelValue::Number(number) => self.dictionary.int_attribute(label.key(), *number as u64),
                 _ => continue,
             });
         }
-        Attributes::of_sample(&numbers)
+        let link = span.map(|(trace_id, span_id)| self.dictionary.link(trace_id, span_id));
+        Attributes::of_sample(&numbers, link.unwrap_or_default())
     }
 }

@@ -106,6 +106,11 @@ fn wire_thread(
     let mut who: Vec<String> =
         process.map(|pair| format!("{}={}", pair.key, text(pair.value.as_ref()))).collect();
     who.extend(attributes(tables, &sample.attribute_indices).map(|(key, value)| format!("{key}={value}")));
+    let link = &tables.link_table[sample.link_index as usize];
+    for (key, id) in [("trace_id", &link.trace_id), ("span_id", &link.span_id)] {
+        let id: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
+        who.extend((sample.link_index != 0).then(|| format!("{key}={id}")));
+    }
     who.sort();
     who
 }

@@ -89,6 +89,14 @@ fn threads(random: &mut Random, shape: Shape, builder: &mut ProfileBuilder) -> V
                 if index % 2 == 0 { LabelValue::from(-index) } else { format!("value {index}").into() };
             set.with(SampleLabel::new(format!("key.{index}"), value))
         });
+        // Some of these have a span, as two of the labels.
+        if number % 8 == 1 && labels <= 6 {
+            let ids = [
+                (Labels::TRACE_ID, format!("{:032x}", 1 + number % 16)),
+                (Labels::SPAN_ID, format!("{:016x}", 1 + number)),
+            ];
+            thread.labels = thread.labels.and(&Labels::from(ids));
+        }
         builder.thread(thread)
     };
     (0..shape.threads).map(thread).collect()

@@ -13,7 +13,7 @@ use super::memory::ProcessMemory;
 use super::processes;
 use super::reservation::Reservation;
 use crate::elf::ReadAt;
-use crate::process::{Description, Opener, System};
+use crate::process::{Description, Opener, System, context};
 use crate::sample::{FileId, MapEvent};
 
 /// The processes of the running machine, for a [`Registry`](crate::registry::Registry) or a
@@ -107,6 +107,11 @@ impl System for LiveSystem {
         self.helpers.call(pid, move || mappings(access.proc_file(pid, ProcFile::Maps)?))
     }
 
+    fn contexts(&self, pid: u32) -> Vec<u64> {
+        let access = self.access.clone();
+        self.helpers.call(pid, move || contexts(access.proc_file(pid, ProcFile::Maps)?)).unwrap_or_default()
+    }
+
     fn describe(&self, pid: u32) -> Description {
         self.complete(pid, describe::describe(pid))
     }
@@ -162,9 +167,22 @@ const MAX_MAPS: usize = 4 << 20;
 /// Executable mappings that are returned at most: more than any process may have in a registry.
 const MAX_MAPPINGS: usize = (1 << 14) + 1;
 
+/// Mappings that may be a process context that are returned at most.
+const MAX_CONTEXTS: usize = 4;
+
 /// Reads the executable mappings of this process.
 pub(in crate::live) fn own_mappings() -> io::Result<Vec<MapEvent>> {
     mappings(File::open("/proc/self/maps")?)
+}
+
+/// Finds the mappings that may be a process context in `maps`.
+fn contexts(maps: File) -> io::Result<Vec<u64>> {
+    let mut found = Vec::new();
+    for_each_line(maps, &mut |line| {
+        found.extend(context::mapping(line));
+        found.len() < MAX_CONTEXTS
+    })?;
+    Ok(found)
 }
 
 /// Reads the executable mappings of a process from its `maps`, line by line.
@@ -173,21 +191,29 @@ pub(in crate::live) fn own_mappings() -> io::Result<Vec<MapEvent>> {
 /// for a process half of whose mappings are executable, where this keeps 2,021 in 60 ms. Any
 /// program can have 65,530 of them, so bytes and mappings are bounded.
 fn mappings(maps: File) -> io::Result<Vec<MapEvent>> {
+    let mut found = Vec::<MapEvent>::new();
+    for_each_line(maps, &mut |line| {
+        found.extend(event(line, found.last()));
+        found.len() < MAX_MAPPINGS
+    })?;
+    Ok(found)
+}
+
+/// Calls `each` with lines of `maps`, until it returns `false`.
+fn for_each_line(maps: File, each: &mut dyn FnMut(&[u8]) -> bool) -> io::Result<()> {
     let mut lines = BufReader::with_capacity(64 << 10, maps);
-    let (mut line, mut bytes, mut maps) = (Vec::new(), 0, Vec::<MapEvent>::new());
-    while maps.len() < MAX_MAPPINGS {
+    let (mut line, mut bytes) = (Vec::new(), 0);
+    loop {
         line.clear();
         let read = lines.read_until(b'\n', &mut line)?;
-        if read == 0 {
-            break;
-        }
         bytes += read;
         if bytes > MAX_MAPS {
             return Err(io::ErrorKind::FileTooLarge.into());
         }
-        maps.extend(event(&line, maps.last()));
+        if read == 0 || !each(&line) {
+            return Ok(());
+        }
     }
-    Ok(maps)
 }
 
 /// Parses a line, `start-end permissions offset device inode path`, of executable user memory. A

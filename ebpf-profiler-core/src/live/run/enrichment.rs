@@ -50,7 +50,11 @@ impl Enrichment {
 
     /// Adds all of it to a process.
     pub(super) fn apply(&self, process: &mut Process, threads: &mut [&mut Thread]) {
-        process.attributes.clone_from(&self.attributes);
+        // Those of the process's own context come before.
+        let is_own = |(key, _): &(Box<str>, Box<str>)| self.attributes.iter().any(|(other, _)| other == key);
+        process.attributes.retain(|attribute| !is_own(attribute));
+        process.attributes.extend(self.attributes.iter().cloned());
+        process.attributes.sort();
         if !self.labels.is_empty() {
             for thread in threads {
                 let own = thread.labels.iter();

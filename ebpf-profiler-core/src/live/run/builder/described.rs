@@ -32,6 +32,33 @@ impl Builder {
         self
     }
 
+    /// Adds the resource attributes that processes publish about themselves to profiles,
+    /// [`Process::attributes`](crate::profile::Process): `service.name`, `service.instance.id` and
+    /// others that their OpenTelemetry SDK has. By default there are none.
+    ///
+    /// Programs publish them in memory that is named `OTEL_CTX` ([OTEP 4719]). They are read when a
+    /// process is first sampled, and again within a second after they change; of a process that has
+    /// none yet within some 13 s. At most 32 attributes with keys of up to 64 bytes and texts, numbers
+    /// or booleans of up to 256. Those of an [enrichment](Builder::enrich) with the same key replace
+    /// them. Recordings have none.
+    /// [`RegistryStats::context_failures`](crate::stats::RegistryStats::context_failures) counts those
+    /// that could not be read.
+    ///
+    /// [OTEP 4719]: https://github.com/open-telemetry/opentelemetry-specification/blob/main/oteps/profiles/4719-process-ctx.md
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use ebpf_profiler_core::Profiler;
+    ///
+    /// let builder = Profiler::builder().process_contexts();
+    /// ```
+    #[doc(alias("OTEL_CTX"))]
+    pub fn process_contexts(mut self) -> Builder {
+        self.process_contexts = true;
+        self
+    }
+
     /// Adds the labels that other programs set for the work of their threads to samples:
     /// `ebpf_profiler_hll::labels()`. May be called several times; of sources with one name the first
     /// one is used. By default there are none, as values can be secrets: names of tenants, requests of
@@ -43,7 +70,15 @@ impl Builder {
     /// samples whose labels are missing in
     /// [`PipelineStats::unlabelled`](crate::stats::PipelineStats::unlabelled). Each combination of
     /// a thread and its labels is a [thread](crate::profile::Thread) of the profile, at most 16,384.
-    /// Recordings have no labels. A sample with three to eight labels costs some 0.8 µs more in the
+    /// Recordings have no labels.
+    ///
+    /// Of a [thread context](crate::language::LabelLayout::ThreadContext) of OpenTelemetry a sample has
+    /// the labels [`trace_id`](crate::profile::Labels::TRACE_ID) and
+    /// [`span_id`](crate::profile::Labels::SPAN_ID), and the first six attributes in the order of their
+    /// keys; with more than 992 bytes of attributes none of these. Where it and another source have
+    /// labels, it has precedence.
+    ///
+    /// A sample with three to eight labels costs some 0.8 µs more in the
     /// kernel, one of a program without labels nothing that can be measured.
     ///
     /// # Examples

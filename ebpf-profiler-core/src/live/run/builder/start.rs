@@ -146,6 +146,9 @@ impl Builder {
         registry.set_filter(&self.pids);
         registry.add_languages(std::mem::take(&mut self.languages));
         registry.add_label_sources(std::mem::take(&mut self.label_sources));
+        if self.process_contexts {
+            registry.show_contexts();
+        }
         registry.prepare(clock::monotonic());
     }
 
