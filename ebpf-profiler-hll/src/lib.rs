@@ -51,6 +51,15 @@
 //! | [.NET](dotnet) | 9.0 and 10.0 on x86_64, self-contained and as a single file; 9.0.1 and 10.0.0 were run | exported `g_dacTable`; layouts by version, each checked in the process | compiled and precompiled (ReadyToRun) methods, in their exact positions; the runtime's native frames | `App.Shop.Cart.Add`, `App.Shop.PayAsync`, `lambda 0_1 in App.Shop.Pay`; no lines |
 //! | [BEAM](beam) | OTP 25 to 29 on x86_64, with the JIT; 26 and 28 were not run | exported `enif_` functions; the rest is read from the process | functions of Erlang and Elixir down to the process's first one, then the scheduler's thread | `lists:map/2`, `Enum.map/2`; file; line of each frame |
 //!
+//! # Labels of threads
+//!
+//! [`labels()`] are the sources of labels that programs set for the work of their threads:
+//!
+//! | source | programs | labels |
+//! |---|---|---|
+//! | [OpenTelemetry](otel) | any that publish thread contexts (`otel_thread_ctx_v1`, OTEP 4947): C, C++, Rust, Java, .NET, Python, Ruby; glibc and musl | `trace_id`, `span_id`, attributes |
+//! | [Go](go) | Go 1.17 and later on x86_64; 1.19 to 1.27 were run | those of `runtime/pprof`: `pprof.Do` |
+//!
 //! # Limits
 //!
 //! * On arm64 CPython alone is tested, 3.11 on a live process, and what [`all`] returns there. It is implemented for all versions
@@ -141,6 +150,8 @@ pub mod dotnet;
 
 pub mod go;
 
+pub mod otel;
+
 mod accessor;
 
 mod thread_local;
@@ -180,7 +191,7 @@ pub fn all() -> Vec<Box<dyn Language>> {
     ]
 }
 
-/// Returns the sources of labels of threads of this crate: those of Go.
+/// Returns the sources of labels of threads of this crate: the contexts that OpenTelemetry specifies, and the labels of Go.
 ///
 /// They are passed to the profiler's builder: `.process_labels(ebpf_profiler_hll::labels())`.
 ///
@@ -188,8 +199,9 @@ pub fn all() -> Vec<Box<dyn Language>> {
 ///
 /// ```
 /// let labels = ebpf_profiler_hll::labels();
-/// assert!(labels.iter().any(|source| source.name() == "go"));
+/// let names: Vec<&str> = labels.iter().map(|source| source.name()).collect();
+/// assert_eq!(names, ["otel", "go"]);
 /// ```
 pub fn labels() -> Vec<Box<dyn LabelSource>> {
-    vec![Box::new(go::GoLabels)]
+    vec![Box::new(otel::ThreadContexts), Box::new(go::GoLabels)]
 }

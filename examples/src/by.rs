@@ -64,7 +64,7 @@ impl By {
     /// Lets a profiler collect what the key needs.
     pub fn prepare(by: Option<&By>, builder: Builder) -> Builder {
         match by {
-            Some(By::Service) => builder.environment([SERVICE]),
+            Some(By::Service) => builder.environment([SERVICE]).process_contexts(),
             Some(By::Label(_)) => builder.process_labels(ebpf_profiler_hll::labels()),
             _ => builder,
         }

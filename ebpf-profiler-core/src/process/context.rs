@@ -426,7 +426,7 @@ mod tests {
     }
 
     /// A program with a context at 0x1000 and its payload at 0x2000.
-    fn memory(header: &[u8], payload: &[u8]) -> impl Fn(u64, &mut [u8]) -> bool {
+    fn memory(header: &[u8], payload: &[u8]) -> impl Fn(u64, &mut [u8]) -> bool + use<> {
         let parts = [(0x1000, header.to_vec()), (0x2000, payload.to_vec())];
         move |address, buffer| {
             let found = parts.iter().find_map(|(start, bytes)| {

@@ -28,7 +28,8 @@ mod code;
 
 mod version;
 
-use ebpf_profiler_core::elf::{Arch, Elf};
+use ebpf_profiler_core::elf::segment_type::PT_LOAD;
+use ebpf_profiler_core::elf::{Arch, Elf, Segment};
 use ebpf_profiler_core::internal::go::Pclntab;
 use ebpf_profiler_core::language::{LabelLayout, LabelPath, LabelRuntime, LabelSource, Reason, Target};
 
@@ -81,6 +82,8 @@ struct Facts {
     /// Offset of the labels in g.
     labels: i64,
     layout: LabelLayout,
+    /// Address in the file, and size, of the segment with texts in the source: keys, mostly.
+    constants: Option<(u64, u64)>,
 }
 
 impl LabelRuntime for GoRuntime {
@@ -93,7 +96,11 @@ impl LabelRuntime for GoRuntime {
             // The set is a variable with the address of the map.
             offsets.push(0);
         }
-        LabelPath::from_thread_pointer(&offsets, facts.layout).ok_or(Reason::Unsupported)
+        let path = LabelPath::from_thread_pointer(&offsets, facts.layout).ok_or(Reason::Unsupported)?;
+        Ok(match facts.constants {
+            Some((address, size)) => path.with_constants(target.address(address), size),
+            None => path,
+        })
     }
 }
 
@@ -132,9 +139,20 @@ impl Functions {
         };
         let hops = code::hops(&bytes(elf, switches)?)?;
         let labels = code::labels(&bytes(elf, self.sets_labels?)?)?;
-        Some(Facts { g: accessor::dereferenced(elf, switches.0)?, hops, labels, layout })
+        let g = accessor::dereferenced(elf, switches.0)?;
+        Some(Facts { g, hops, labels, layout, constants: constants(elf) })
     }
 }
+
+/// Returns address and size of the largest segment that is neither writable nor code.
+fn constants(elf: &Elf) -> Option<(u64, u64)> {
+    let is_constant = |segment: &&Segment| segment.kind == PT_LOAD && segment.flags == READ;
+    let largest = elf.segments().iter().filter(is_constant).max_by_key(|segment| segment.file_size)?;
+    Some((largest.address, largest.file_size))
+}
+
+/// Flags of a segment that is only read.
+const READ: u32 = 4;
 
 /// Reads the code of a function, as far as it is needed.
 fn bytes(elf: &Elf, (entry, end): (u64, u64)) -> Option<Vec<u8>> {

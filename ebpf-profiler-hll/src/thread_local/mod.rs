@@ -39,7 +39,11 @@ pub(crate) fn path(origin: Origin, target: &Target<'_>) -> Result<Vec<i64>, Reas
     match origin {
         Origin::Key { number, created } => of_key(key(number, created, target)?, target),
         Origin::Static { offset } => Ok(vec![plausible(offset)?]),
-        Origin::Slot { slot, plus } => Ok(vec![plausible((target.word(slot)? as i64).wrapping_add(plus))?]),
+        Origin::Slot { slot, plus } => match target.word(slot)? {
+            // Not relocated yet: at this distance is no variable.
+            0 => Err(Reason::NotReady),
+            distance => Ok(vec![plausible((distance as i64).wrapping_add(plus))?]),
+        },
         Origin::Module { pair, plus } => {
             let pair = target.address(pair);
             of_module(
@@ -111,7 +115,7 @@ fn of_module(module: u64, offset: i64, target: &Target<'_>) -> Result<Vec<i64>, 
 /// module and an offset.
 fn of_descriptor(argument: u64, plus: i64, target: &Target<'_>) -> Result<Vec<i64>, Reason> {
     let distance = argument as i64;
-    if distance.abs() < MAX_OFFSET {
+    if distance.unsigned_abs() < MAX_OFFSET as u64 {
         return if distance == 0 { Err(Reason::NotReady) } else { Ok(vec![distance.wrapping_add(plus)]) };
     }
     let offset = (read(target, argument.wrapping_add(8))? as i64).wrapping_add(plus);

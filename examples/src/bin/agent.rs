@@ -42,7 +42,12 @@ const USAGE: Usage = Usage {
         (
             "labels",
             "",
-            "labels that other programs set for their threads, which can hold secrets: those of Go (none)",
+            "labels that other programs set for their threads, which can hold secrets: OpenTelemetry, Go (none)",
+        ),
+        (
+            "contexts",
+            "",
+            "resource attributes that programs publish about themselves as OpenTelemetry specifies, which can hold secrets (none)",
         ),
         ("resources", "N", "maximum number of resources in a profile; smaller ones are sent as one (1000)"),
         ("interval", "SECONDS", "time between two profiles, 20 % more or less at random (5)"),
@@ -126,6 +131,9 @@ fn builder(options: &Options) -> Builder {
         .jitter(JITTER);
     if privacy(options) == Privacy::All {
         profiler = profiler.command_lines();
+    }
+    if options.has("contexts") {
+        profiler = profiler.process_contexts();
     }
     if options.has("labels") {
         profiler = profiler.process_labels(ebpf_profiler_hll::labels());

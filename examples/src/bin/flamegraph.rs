@@ -48,7 +48,7 @@ const USAGE: Usage = Usage {
         (
             "labels",
             "",
-            "labels that other programs set for their threads, which can hold secrets: those of Go (none)",
+            "labels that other programs set for their threads, which can hold secrets: OpenTelemetry, Go (none)",
         ),
         ("by", "KEY", By::MEANING),
         ("groups", "N", "number of pictures of --by; smaller parts share the last one (20)"),
