@@ -1,4 +1,4 @@
-//! .NET (CoreCLR): .NET 9 and 10 on x86_64, as a shared framework, self-contained, and as a single file.
+//! .NET (CoreCLR): .NET 8, 9 and 10 on x86_64, as a shared framework, self-contained, and as a single file.
 //!
 //! ```text
 //!   address ──► range of code ─┬─ compiled while the program runs: header ──► method ─┐
@@ -6,7 +6,8 @@
 //! ```
 //!
 //! Both kinds of code are unwound exactly, by the unwind codes that the runtime has for each method:
-//! in the prologue, in methods without a frame pointer, and at their ends.
+//! in the prologue, in methods without a frame pointer, and at their ends. A return address that the
+//! runtime has replaced, to stop a thread for the collector, is read from the thread that it belongs to.
 //!
 //! # Names
 //!
@@ -24,9 +25,19 @@
 //!
 //! | fact | source |
 //! |---|---|
+//! | version | `@(#)Version` in the file; without one, any layout that fits |
 //! | map of code ranges | first entry of the exported table for debuggers, `g_dacTable` |
-//! | layout of modules | that of .NET 9 or 10: the one by which a precompiled image leads to its own address |
+//! | layout of modules | by version; a precompiled image's module must lead to the image, or a method's module to metadata that has it |
+//! | data of precompiled code | derived: it leads back to its module, and to a header and unwind entries in the image |
+//! | function that replaces return addresses | its instructions, once in the file |
 //! | names | metadata of assemblies, in the memory of the process |
+//!
+//! | .NET | single file or self-contained | run |
+//! |---|---|---|
+//! | 8 | both | 8.0.15, a trimmed single file without precompiled code |
+//! | 9 | both | 9.0.1, 9.0.5, self-contained |
+//! | 10 | both | 10.0.0, a single file |
+//! | 7 and older, 11 and newer | | refused: version not known |
 //!
 //! # Identity
 //!
@@ -36,9 +47,11 @@
 //!
 //! # Limits
 //!
-//! * Frames have no lines, and type arguments have no names.
-//! * With `DOTNET_ReadyToRun=0`, which disables precompiled code, no method is shown: the layout is
-//!   found by a precompiled image.
+//! * Frames have no lines, and type arguments have no names. Lines would need the debug information of
+//!   compiled code, whose form differs between .NET 9, 10 and 11, and a portable PDB, which most
+//!   programs are published without.
+//! * In a process that has no precompiled image when it is attached to, methods of such images have no
+//!   names. Images of several assemblies (composite, in some images of containers) were not run.
 //! * Methods of assemblies that the program generates (`AssemblyBuilder`) have no names, as their
 //!   metadata isn't kept in the form of files. Dynamic methods have theirs.
 //! * A method that was inlined into its caller isn't shown.
@@ -51,6 +64,8 @@
 mod attach;
 
 mod find;
+
+mod heap;
 
 mod image;
 
@@ -71,7 +86,7 @@ mod text;
 use ebpf_profiler_core::elf::Elf;
 use ebpf_profiler_core::language::{Language, Runtime};
 
-/// The languages of .NET: methods in CoreCLR of .NET 9 and 10 on x86_64.
+/// The languages of .NET: methods in CoreCLR of .NET 8, 9 and 10 on x86_64.
 ///
 /// # Examples
 ///

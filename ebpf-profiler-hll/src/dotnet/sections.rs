@@ -7,12 +7,16 @@ use ebpf_programs::abi::dotnet::{LEVELS, MAX_FRAGMENTS};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Section {
     pub(super) start: u64,
+    pub(super) end: u64,
     /// The module of a precompiled image; 0 for none.
     pub(super) module: u64,
+    /// The code heap; 0 for none.
+    pub(super) heap: u64,
 }
 
-/// Maximum number of tables that [`first_image`] reads.
+/// Maximum number of tables that [`first`] reads, and of sections.
 const MAX_TABLES: usize = 256;
+const MAX_SECTIONS: usize = 1024;
 
 /// Returns the section that covers an address.
 pub(super) fn find(map: u64, address: u64, memory: &dyn Memory) -> Result<Option<Section>, Reason> {
@@ -37,22 +41,22 @@ pub(super) fn find(map: u64, address: u64, memory: &dyn Memory) -> Result<Option
 }
 
 fn read(section: u64, memory: &dyn Memory) -> Result<Section, Reason> {
-    let [start, _, _, _, module] = words(section, memory)?;
-    Ok(Section { start, module })
+    let [start, end, _, _, module, heap] = words(section, memory)?;
+    Ok(Section { start, end, module, heap })
 }
 
-/// Returns the first precompiled image for which `is_it` returns a value, and the value. Bounded:
-/// only so many tables are read.
-pub(super) fn first_image<T>(
+/// Returns the first value that `is_it` returns for a section, in the order of the map. Bounded: only
+/// so many tables and sections are read.
+pub(super) fn first<T>(
     map: u64,
     memory: &dyn Memory,
     is_it: impl Fn(&Section) -> Option<T>,
 ) -> Result<Option<T>, Reason> {
     let mut pending = vec![(map, 0)];
-    let mut count = 0;
+    let (mut tables, mut sections) = (0, 0);
     while let Some((table, level)) = pending.pop() {
-        count += 1;
-        if count > MAX_TABLES {
+        tables += 1;
+        if tables > MAX_TABLES {
             return Ok(None);
         }
         let bytes = memory.bytes(table, 2048, 2048)?;
@@ -60,29 +64,33 @@ pub(super) fn first_image<T>(
         for entry in entries.filter(|&entry| entry != 0) {
             if level + 1 < LEVELS.len() {
                 pending.push((entry, level + 1));
-            } else if let Some(found) = images(entry, memory)?.iter().find_map(&is_it) {
+                continue;
+            }
+            let found = list(entry, memory)?;
+            sections += found.len();
+            if let Some(found) = found.iter().find_map(&is_it) {
                 return Ok(Some(found));
+            }
+            if sections > MAX_SECTIONS {
+                return Ok(None);
             }
         }
     }
     Ok(None)
 }
 
-/// Returns the precompiled images in a list of fragments.
-fn images(fragment: u64, memory: &dyn Memory) -> Result<Vec<Section>, Reason> {
-    let (mut at, mut images) = (fragment, Vec::new());
+/// Returns the sections of a list of fragments.
+fn list(fragment: u64, memory: &dyn Memory) -> Result<Vec<Section>, Reason> {
+    let (mut at, mut sections) = (fragment, Vec::new());
     for _ in 0..MAX_FRAGMENTS {
         if at == 0 {
             break;
         }
         let [next, _, _, section] = words(at, memory)?;
-        let section = read(section & !1, memory)?;
-        if section.module != 0 {
-            images.push(section);
-        }
+        sections.push(read(section & !1, memory)?);
         at = next & !1;
     }
-    Ok(images)
+    Ok(sections)
 }
 
 /// Reads consecutive words.

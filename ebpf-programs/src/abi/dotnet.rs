@@ -21,8 +21,17 @@ pub mod parameter {
     pub const PRECOMPILED: usize = 2;
     /// Offset of the pointer to the unwind entries in this data; their number follows.
     pub const ENTRIES: usize = 3;
+    /// Offset of the name in the descriptor of a dynamic method.
+    pub const DYNAMIC_NAME: usize = 4;
+    /// Address of the function that the runtime writes over a return address to stop a thread; 0 if unknown.
+    pub const HIJACKED: usize = 5;
+    /// Address of the link to the first thread.
+    pub const THREADS: usize = 6;
+    /// Distance from the link in a thread, to the next one, to the original of the return address that was replaced; the address of the
+    /// replaced word follows.
+    pub const ORIGINAL: usize = 7;
     /// Number of parameters.
-    pub const COUNT: usize = 4;
+    pub const COUNT: usize = 8;
 }
 
 /// Shapes of frames, in the bits above the address.
@@ -74,9 +83,6 @@ pub const MAX_STUB_KIND: u64 = 15;
 
 /// Kind of a method whose name is a text, in the low bits of its flags.
 pub const DYNAMIC: u64 = 7;
-
-/// Offset of the name of such a method.
-pub const DYNAMIC_NAME: u64 = 32;
 
 /// Size of a group of methods before the first one: method table, next, sizes and high bits of tokens.
 pub const GROUP: u64 = 24;

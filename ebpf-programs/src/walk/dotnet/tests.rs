@@ -6,9 +6,12 @@ use std::collections::BTreeMap;
 use std::vec;
 use std::vec::Vec;
 
+use super::nibbles::start_in;
 use super::*;
+use crate::abi::dotnet::{LEVELS, parameter, shape};
 use crate::abi::interpreter::FRAME_BYTES;
 use crate::abi::mapping::{Mapping, Process, kind};
+use crate::abi::record::frame;
 use crate::walk::arch::X86_64;
 
 /// A code heap, and a precompiled image.
@@ -365,4 +368,55 @@ fn corrupt_memory_is_bounded() {
     memory.put(STACK, &[0]);
     let mut walk = walk(&mut memory, FRAMED + 0x20, STACK, 0);
     assert_eq!(frames(&mut memory, &mut walk).len(), 1);
+}
+
+/// A function that the runtime writes over return addresses, and threads: link 0, original 40, replaced word 48.
+const HIJACK: u64 = NATIVE + 0x800;
+const THREADS: u64 = DATA + 0x8000;
+
+/// A walk from a method whose return address was replaced by the second thread, at `word`.
+fn hijacked(memory: &mut Memory, word: u64) -> Walk {
+    memory.put(THREADS, &[THREADS + 0x100]);
+    memory.put(THREADS + 0x100, &[THREADS + 0x200, 0, 0, 0, 0, 7, 8]);
+    memory.put(THREADS + 0x200, &[0, 0, 0, 0, 0, FIRST + 0x20, word]);
+    memory.put(STACK, &[9, 8, HIJACK]);
+    let (fp, _) = framed(memory, STACK + 24, 0x1234, NATIVE + 0x10);
+    let mut walk = walk(memory, SECOND + 0x20, STACK, fp);
+    for (index, value) in
+        [(parameter::HIJACKED, HIJACK), (parameter::THREADS, THREADS), (parameter::ORIGINAL, 40)]
+    {
+        walk.interpreter.parameters[index] = value;
+    }
+    walk
+}
+
+#[test]
+fn replaced_return_address_has_its_original_in_a_thread() {
+    let mut memory = memory();
+    let mut walk = hijacked(&mut memory, STACK + 16);
+    assert_eq!(frames(&mut memory, &mut walk), [(shape::METHOD, SECOND), (shape::METHOD, FIRST)]);
+    assert_eq!((walk.registers.pc, walk.registers.values[X86_64::FP]), (NATIVE + 0x10, 0x1234));
+}
+
+#[test]
+fn replaced_return_address_of_no_thread_is_read_again() {
+    let mut memory = memory();
+    let mut walk = hijacked(&mut memory, STACK + 8);
+    assert_eq!(frames(&mut memory, &mut walk), [(shape::METHOD, SECOND)]);
+    // Restored between two steps.
+    let mut walk = hijacked(&mut memory, STACK + 8);
+    while walk.dotnet.phase != phase::HIJACKED {
+        assert_eq!(step::<X86_64, _>(&mut walk, &mut memory, SECOND + 0x20), Ok(true));
+    }
+    memory.put(STACK + 16, &[FIRST + 0x20]);
+    assert_eq!(step::<X86_64, _>(&mut walk, &mut memory, SECOND + 0x20), Ok(true));
+    assert_eq!(walk.registers.pc, FIRST + 0x20);
+}
+
+#[test]
+fn circular_list_of_threads_is_bounded() {
+    let mut memory = memory();
+    let mut walk = hijacked(&mut memory, STACK + 8);
+    memory.put(THREADS + 0x200, &[THREADS + 0x100]);
+    assert_eq!(frames(&mut memory, &mut walk), [(shape::METHOD, SECOND)]);
 }

@@ -4,7 +4,7 @@
 //! its code, its descriptor, the module, and the name of a dynamic method.
 
 use super::{check, mix, text};
-use crate::abi::dotnet::{DYNAMIC, DYNAMIC_NAME, GROUP, HEADER, MAX_STUB_KIND, MODULE};
+use crate::abi::dotnet::{DYNAMIC, GROUP, HEADER, MAX_STUB_KIND, MODULE};
 use crate::machine::Machine;
 
 /// Bits of a descriptor's first word that don't change: 12 bits of the token, index, slot, kind.
@@ -26,9 +26,10 @@ pub struct Method {
     pub check: u32,
 }
 
-/// Returns the method whose code begins at an address; `None` if it is unreadable, or a stub.
+/// Returns the method whose code begins at an address; `None` if it is unreadable, or a stub. `name_offset` is the offset of the name in
+/// the descriptor of a dynamic method.
 #[inline(always)]
-pub fn method<M: Machine>(machine: &mut M, start: u64) -> Option<Method> {
+pub fn method<M: Machine>(machine: &mut M, start: u64, name_offset: u64) -> Option<Method> {
     let header = machine.read_memory(start.wrapping_sub(8))?;
     if header <= MAX_STUB_KIND {
         return None;
@@ -40,7 +41,7 @@ pub fn method<M: Machine>(machine: &mut M, start: u64) -> Option<Method> {
     let first = machine.read_memory(descriptor)?;
     sum = mix(sum, first & DESCRIPTOR);
     if first >> 48 & 7 == DYNAMIC {
-        let name = machine.read_memory(descriptor.wrapping_add(DYNAMIC_NAME))?;
+        let name = machine.read_memory(descriptor.wrapping_add(name_offset))?;
         sum = mix(sum, text(machine, name)?);
     }
     let group = group(descriptor, first);
