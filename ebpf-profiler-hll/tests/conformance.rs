@@ -96,9 +96,12 @@ fn beam_passes_conformance_test() {
 fn dotnet_passes_conformance_test() {
     let fixtures = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("fixtures");
     let fixtures = std::env::var_os("XTASK_FIXTURES").map_or(fixtures, PathBuf::from);
-    // The second one is recognized, and unsupported.
-    let runtimes =
-        ["9.0.1/package/libcoreclr.so", "compiler/package/shared/Microsoft.NETCore.App/3.1.2/libcoreclr.so"];
+    // The last one is recognized, and unsupported.
+    let runtimes = [
+        "9.0.1/package/libcoreclr.so",
+        "8.0.15/package/tools/linux/x64/bebopc",
+        "compiler/package/shared/Microsoft.NETCore.App/3.1.2/libcoreclr.so",
+    ];
     for runtime in runtimes.map(|path| fixtures.join("dotnet").join(path)) {
         match fs::read(&runtime) {
             Ok(bytes) => assert_eq!(testing::language(&Dotnet, &bytes), Ok(()), "{}", runtime.display()),

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use live_suite::reference::chain::Call;
 use live_suite::sampled::{Seen, Stack};
 
+use crate::map::Methods;
+
 /// Frames that the runtime doesn't report: code that it generates for calls.
 const OTHERS: &[&str] = &["[.NET stub]", "IL_STUB"];
 
@@ -50,9 +52,17 @@ pub(crate) fn is_own(stack: &Stack) -> bool {
     !methods.is_empty() && (!waits || methods.iter().any(|(name, _)| name.starts_with("Truth.")))
 }
 
-/// Compares a stack with all chains. Returns the case whose chain it is, or the difference from the
-/// closest one.
-pub(crate) fn case<'c>(stack: &Stack, chains: &'c BTreeMap<String, Vec<Call>>) -> Result<&'c str, String> {
+/// Compares the names in a stack with those that the runtime has compiled. Fails with the difference.
+pub(crate) fn names(stack: &Stack, compiled: &Methods) -> Result<(), String> {
+    let methods = whole(stack)?;
+    match methods.iter().find(|(name, _)| !compiled.has(name)) {
+        Some((name, _)) => Err(format!("not in the map: {name}")),
+        None => Ok(()),
+    }
+}
+
+/// Returns the methods in a stack that is whole and has all names.
+fn whole(stack: &Stack) -> Result<Vec<(&str, bool)>, String> {
     if let Some(cut) = &stack.cut {
         return Err(format!("cut: {cut}"));
     }
@@ -61,9 +71,16 @@ pub(crate) fn case<'c>(stack: &Stack, chains: &'c BTreeMap<String, Vec<Call>>) -
         return Err("doesn't begin at the start of the thread".to_owned());
     }
     let methods = methods(stack);
-    if let Some((name, _)) = methods.iter().find(|(_, is_named)| !is_named) {
-        return Err(format!("without a name: {name}"));
+    match methods.iter().find(|(_, is_named)| !is_named) {
+        Some((name, _)) => Err(format!("without a name: {name}")),
+        None => Ok(methods),
     }
+}
+
+/// Compares a stack with all chains. Returns the case whose chain it is, or the difference from the
+/// closest one.
+pub(crate) fn case<'c>(stack: &Stack, chains: &'c BTreeMap<String, Vec<Call>>) -> Result<&'c str, String> {
+    let methods = whole(stack)?;
     let mut differences = Vec::new();
     for (case, chain) in chains {
         match compare(&methods, chain) {

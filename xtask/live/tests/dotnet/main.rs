@@ -10,9 +10,12 @@
 //! has the runtime inside. A sample is exact if its methods are those of one chain, then those that
 //! spin at its end, each called by the right one: loops, methods without a frame pointer,
 //! allocation, precompiled methods of the library. It begins at the start of the thread.
-#![expect(clippy::print_stdout, reason = "a test fails by panicking, and prints")]
+//!
+//! Names in a program of others, with .NET 8, are compared with the map that the runtime writes for perf.
+#![expect(clippy::print_stdout, clippy::unwrap_used, reason = "a test fails by panicking, and prints")]
 
 mod judge;
+mod map;
 mod program;
 
 use std::cell::RefCell;
@@ -42,6 +45,30 @@ fn every_chain() {
         let Some(release) = fetched(name) else { return };
         check(name, "chains", release.chains());
     }
+}
+
+/// A compiler of schemas with .NET 8 inside, which is trimmed and has no precompiled code: its
+/// methods are those of the runtime's map, and its stacks begin at the start of their thread.
+#[test]
+#[ignore = "profiles: needs root"]
+fn compiler_of_schemas() {
+    test_needs::root!();
+    let Some(mut command) = program::schemas() else {
+        return test_needs::skip("no .NET 8: cargo xtask fixtures dotnet");
+    };
+    let mut child = command.env("DOTNET_PerfMapEnabled", "1").spawn().unwrap();
+    let profile = profile([child.id()], DURATION);
+    let is_running = child.try_wait().unwrap().is_none();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(is_running, "the compiler ended before the profile");
+    let stacks = stacks(&profile);
+    let own = stacks.iter().filter(|stack| judge::is_own(stack));
+    let methods = map::Methods::take(child.id());
+    let verdict = Verdict::on(own, |stack| judge::names(stack, &methods).map(|()| 0));
+    println!("share\tdotnet\t8.0.15\tbebopc\t{}\t{}", verdict.exact, verdict.samples);
+    println!("8.0.15, bebopc: {verdict}");
+    assert!(verdict.samples > 100 && verdict.is_good(PER_MILLE), "{verdict}");
 }
 
 /// Other releases and settings of the runtime.
