@@ -177,7 +177,7 @@ impl<'d> Reader<'d> {
             "struct_field" | "variant" => &[],
             _ => &[";"],
         };
-        let end = ends.iter().filter_map(|end| text.find(end)).min().unwrap_or(text.len());
+        let end = ends.iter().filter_map(|end| find_outside_arrays(&text, end)).min().unwrap_or(text.len());
         text[..end].trim().trim_end_matches(',').to_owned()
     }
 
@@ -211,6 +211,12 @@ fn members(inner: &Value) -> Vec<u64> {
     let lists = holders.into_iter().flat_map(|holder| MEMBERS.iter().map(|name| &holder[*name]));
     let lists = lists.chain([&kind["tuple"]]).filter_map(Value::as_array);
     lists.flatten().filter_map(Value::as_u64).collect()
+}
+
+/// Returns the position of a text that is not in brackets: an array type has a semicolon.
+fn find_outside_arrays(text: &str, part: &str) -> Option<usize> {
+    let depth = |before: &str| before.matches('[').count().saturating_sub(before.matches(']').count());
+    text.match_indices(part).map(|(at, _)| at).find(|&at| depth(&text[..at]) == 0)
 }
 
 #[cfg(test)]

@@ -7,9 +7,9 @@
 //! ```
 //!
 //! A program or one of its libraries exports the thread-local variable `otel_thread_ctx_v1`, and publishes a
-//! [process context](ebpf_profiler_core::Profiler) whose attribute `threadlocal.schema_version` is `tlsdesc_v1_dev` or `tls_v1`.
+//! process context whose attribute `threadlocal.schema_version` is `tlsdesc_v1_dev` or `tls_v1`.
 //! The distance of the variable from the thread pointer is fixed in an executable; for libraries it is found by the
-//! [relocations](relocations) of the file, or of another one that uses the variable: static, by descriptor (TLSDESC), or in the
+//! relocations of the file, or of another one that uses the variable: static, by descriptor (TLSDESC), or in the
 //! storage of a module.
 //!
 //! A sample has the ids as labels [`trace_id`](ebpf_profiler_core::profile::Labels::TRACE_ID) and
