@@ -45,7 +45,7 @@ fn variable_of_a_library_by_descriptor() {
 fn variable_of_a_library_that_is_loaded_later() {
     test_needs::root!();
     test_needs::programs!("gcc");
-    check(&Build::loaded("gcc", "gnu"), &["anonymous"]);
+    check(&Build::loaded("gcc", "gnu"), &["swaps"]);
 }
 
 /// Further ways to build.

@@ -18,6 +18,12 @@
 #include <dlfcn.h>
 #endif
 
+// musl has no names for these.
+#ifndef PR_SET_VMA
+#define PR_SET_VMA 0x53564d41
+#define PR_SET_VMA_ANON_NAME 0
+#endif
+
 struct record {
     uint8_t trace[16], span[8], valid, flags;
     uint16_t size;
