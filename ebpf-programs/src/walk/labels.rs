@@ -1,7 +1,7 @@
 //! Labels that a program set for the work of the sampled thread: follows their path and copies them.
 //!
-//! A copy takes as long as its reads of the program's memory, some 30 ns each, however many bytes these have. A slice takes two reads,
-//! and texts that were allocated one after another take one for all of them, the *window*. Constants take none.
+//! A copy takes as long as its reads of the program's memory, more or less however many bytes these have. A slice takes two reads, and
+//! texts that were allocated one after another take one for all of them, the *window*. Constants take none.
 
 use super::arena::{UNIT_WORDS, block, read_u64, word};
 use crate::abi::labels::{
