@@ -50,6 +50,7 @@
 //!
 //! use ebpf_profiler_core::elf::Elf;
 //! use ebpf_profiler_core::language::*;
+//! use ebpf_profiler_core::process::LoadBias;
 //!
 //! /// The toy language.
 //! #[derive(Clone, Copy, Debug, Default)]

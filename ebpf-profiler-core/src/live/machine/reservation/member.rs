@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::ReservedBy;
-use super::scheduler::{self, PERIOD, Policy, Thread, Times};
+use super::scheduler::{self, LONG_PERIOD, PERIOD, Policy, Thread, Times};
 
 /// Part of the share that an inactive thread keeps, as a weight beside the 1 of an active one.
 const INACTIVE: f64 = 0.05;
@@ -197,10 +197,13 @@ impl Member {
     /// again before the time that it exceeded its part by is paid back, it is stopped
     /// *for ever*: nothing starts it again (Linux 6.1, 6.12 and 6.18; `dl_task_timer` and
     /// `enqueue_task_dl`). A thread that leaves by itself runs, so it isn't stopped.
-    pub(super) fn leave(&mut self) {
+    pub(super) fn leave(&mut self, could_be_stopped: bool) {
         if let Some((share, _)) = self.set.take() {
             self.still = Duration::ZERO;
             self.away += PERIOD * 2 + scaled(OVERRUN, share);
+            if could_be_stopped {
+                self.away += LONG_PERIOD;
+            }
         }
     }
 
@@ -289,13 +292,13 @@ mod tests {
         let mut thread = Checked::new();
         assert!(thread.check(1, 19, true));
         assert!(!thread.check(1005, 0, true), "1 s more than its quarter");
-        thread.member.leave();
+        thread.member.leave(false);
         let away = thread.member.away;
         assert_eq!(away, Duration::from_secs(4) + PERIOD * 2 + OVERRUN * 4);
         let mut checks = 0;
         while !thread.check(0, 20, true) {
             checks += 1;
-            thread.member.leave();
+            thread.member.leave(false);
         }
         assert_eq!(checks + 1, away.as_millis() / 20);
         thread.member.fixed = Some(0.25);

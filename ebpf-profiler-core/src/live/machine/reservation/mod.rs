@@ -224,7 +224,7 @@ impl Inner {
         let former = starter.map_or(policy, |starter| starter.former);
         if former != policy {
             // The niceness at most.
-            let _ = former.set(thread.tid);
+            let _ = former.set(thread);
         }
         let mut member = Member::new(thread, former, self.fixed(part), signals.clone());
         member.is_on_behalf = part == Part::OnBehalf;
@@ -260,11 +260,11 @@ impl Inner {
         let member = state.members.swap_remove(index);
         if member.set.is_some() && !keeps_policy {
             // Permitted always.
-            let _ = member.former.set(member.thread.tid);
+            let _ = member.former.set(member.thread);
         }
         if state.members.iter().all(|member| member.thread.process.is_some()) {
             for member in state.members.drain(..).filter(|member| member.set.is_some()) {
-                let _ = member.former.set(member.thread.tid);
+                let _ = member.former.set(member.thread);
             }
             self.left.notify_all();
         }
@@ -357,9 +357,10 @@ impl Inner {
 /// it after a stall, and nothing would free it: the governor frees the members, not itself (see
 /// [`Member::check`]).
 fn prefer(governor: u32) {
-    let is_real_time = scheduler::is_real_time_unlimited() && Policy::round_robin().set(governor).is_ok();
+    let is_real_time =
+        scheduler::is_real_time_unlimited() && Policy::round_robin().set(Thread::own(governor)).is_ok();
     if !is_real_time {
-        let _ = Policy::deadline(GOVERNOR_PART).set(governor);
+        let _ = Policy::deadline(GOVERNOR_PART).set(Thread::own(governor));
     }
 }
 
@@ -386,16 +387,15 @@ fn set(member: &mut Member, part: f64, by: &mut ReservedBy) {
     if wanted == member.set {
         return;
     }
-    let is_set = match (wanted, *by) {
-        (Some(_), ReservedBy::Deadline) => Policy::deadline(part).set(member.thread.tid).is_ok(),
-        (Some((_, true)), _) => {
-            scheduler::is_real_time_unlimited() && Policy::round_robin().set(member.thread.tid).is_ok()
-        }
-        _ => member.former.set(member.thread.tid).is_ok(),
+    let changed = match (wanted, *by) {
+        (Some(_), ReservedBy::Deadline) => Policy::deadline(part).set(member.thread).ok(),
+        (Some((_, true)), _) if !scheduler::is_real_time_unlimited() => None,
+        (Some((_, true)), _) => Policy::round_robin().set(member.thread).ok(),
+        _ => member.former.set(member.thread).ok(),
     };
-    if is_set {
+    if let Some(could_be_stopped) = changed {
         if wanted.is_none() && *by == ReservedBy::Deadline {
-            member.leave();
+            member.leave(could_be_stopped);
         }
         member.set = wanted;
     } else if is_wanted {

@@ -36,9 +36,11 @@ const RESET_ON_FORK: u64 = 1;
 /// Period of a reservation: a thread that has used its share of it waits for the next one.
 pub(super) const PERIOD: Duration = Duration::from_millis(20);
 
-/// Shortest runtime and longest period that the kernel takes. It counts their quotient in millionths.
+/// Shortest runtime that the kernel takes.
 const SHORTEST_RUNTIME: Duration = Duration::from_nanos(1024);
-const LONGEST_PERIOD: Duration = Duration::from_secs(4);
+
+/// Period of which that is no millionth, as the kernel counts: the quotient times 2^20 is below 1.
+pub(super) const LONG_PERIOD: Duration = Duration::from_millis(1100);
 
 /// Minimum runtime of a reservation. The kernel's own minimum is about 1 µs, but the kernel stops a
 /// thread at the next timer interrupt, and the time until then is paid back in parts of this size.
@@ -71,26 +73,32 @@ impl Policy {
 
     /// Returns a reservation that is too small for the kernel to count.
     fn nothing() -> Policy {
-        let (runtime, period) = (SHORTEST_RUNTIME.as_nanos() as u64, LONGEST_PERIOD.as_nanos() as u64);
+        let (runtime, period) = (SHORTEST_RUNTIME.as_nanos() as u64, LONG_PERIOD.as_nanos() as u64);
         Policy { runtime, deadline: period, period, ..Policy::deadline(0.0) }
     }
 
-    /// Sets this policy for a thread.
+    /// Sets this policy for a thread. Returns `true` if it may not get a reservation again for
+    /// [`LONG_PERIOD`], as the kernel could stop it.
     ///
-    /// The kernel keeps the reservation of a sleeping thread that gets another policy, for all time:
-    /// after some of them no program of the machine can reserve anything (Linux 6.18,
-    /// `switched_from_dl`). So it is reduced to nothing before.
+    /// The kernel keeps the reservation of a *sleeping* thread that gets another policy, for all
+    /// time: after some of them no program of the machine can reserve anything (Linux 6.18,
+    /// `switched_from_dl`). So it is reduced to nothing before. A thread that runs gives it back;
+    /// with a reservation of nothing it would be stopped.
     ///
     /// # Errors
     ///
     /// Fails without CAP_SYS_NICE, and if the kernel has no such share left.
-    pub(super) fn set(self, tid: u32) -> io::Result<()> {
+    pub(super) fn set(self, thread: Thread) -> io::Result<bool> {
         let is_reserved = |policy: &Policy| policy.policy == SCHED_DEADLINE;
-        if !is_reserved(&self) && Policy::of(tid).as_ref().is_ok_and(is_reserved) {
+        let loses = !is_reserved(&self) && Policy::of(thread.tid).as_ref().is_ok_and(is_reserved);
+        let sleeps = loses && !is_ready(thread);
+        if sleeps {
             // Not permitted where the period may not be that long.
-            let _ = Policy::nothing().change(tid);
+            let _ = Policy::nothing().change(thread.tid);
         }
-        self.change(tid)
+        self.change(thread.tid)?;
+        // It may have been woken in between.
+        Ok(sleeps && is_ready(thread))
     }
 
     fn change(self, tid: u32) -> io::Result<()> {
@@ -239,7 +247,7 @@ mod tests {
     fn policy_of_thread_can_be_set_again() {
         let tid = this_thread::id();
         let policy = Policy::of(tid).unwrap();
-        policy.set(tid).unwrap();
+        policy.set(Thread::own(tid)).unwrap();
         assert_eq!(Policy::of(tid).unwrap(), policy);
         assert!(policy.is_ordinary());
         assert!(!Policy::deadline(0.1).is_ordinary() && !Policy::round_robin().is_ordinary());
@@ -248,13 +256,17 @@ mod tests {
     #[test]
     fn sleeping_threads_give_back_what_was_reserved() {
         let mut sleeper = std::process::Command::new("sleep").arg("60").spawn().unwrap();
-        let former = Policy::of(sleeper.id()).unwrap();
-        let is_permitted = Policy::deadline(0.3).set(sleeper.id()).is_ok();
-        former.set(sleeper.id()).unwrap();
+        let thread = Thread { process: Some(sleeper.id()), tid: sleeper.id() };
+        while is_ready(thread) {
+            std::thread::yield_now();
+        }
+        let former = Policy::of(thread.tid).unwrap();
+        let is_permitted = Policy::deadline(0.3).set(thread).is_ok();
+        former.set(thread).unwrap();
         for _ in 0..20 {
-            assert_eq!(Policy::deadline(0.3).set(sleeper.id()).is_ok(), is_permitted);
-            former.set(sleeper.id()).unwrap();
-            assert_eq!(Policy::of(sleeper.id()).unwrap(), former);
+            assert_eq!(Policy::deadline(0.3).set(thread).is_ok(), is_permitted);
+            assert!(!former.set(thread).unwrap(), "it sleeps");
+            assert_eq!(Policy::of(thread.tid).unwrap(), former);
         }
         sleeper.kill().unwrap();
         sleeper.wait().unwrap();
