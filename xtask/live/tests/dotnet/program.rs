@@ -10,8 +10,8 @@ use live_suite::workload::csharp;
 /// The program, as a hook.
 const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/dotnet/programs/chains.cs");
 
-/// Number of types in the schemas: enough for a minute.
-const TYPES: u32 = 40_000;
+/// Number of types in the schemas: enough for half a minute.
+const TYPES: u32 = 100_000;
 
 /// Returns the command that compiles schemas, `None` if the compiler wasn't fetched.
 pub(crate) fn schemas() -> Option<Command> {
@@ -27,8 +27,9 @@ pub(crate) fn schemas() -> Option<Command> {
     fs::write(&path, (0..TYPES).map(of).collect::<String>()).unwrap();
     let mut command = Command::new(program);
     command
-        .args(["build", "--no-emit", "--generator", "cs:out.cs", "--include"])
+        .arg("--include")
         .arg(&path)
+        .args(["build", "--no-emit", "--generator", "cs:out.cs"])
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .env("DOTNET_SYSTEM_GLOBALIZATION_INVARIANT", "1");
