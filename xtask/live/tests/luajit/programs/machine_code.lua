@@ -22,7 +22,7 @@ local spin = ffi.cast("void (*)(size_t)", memory)
 
 local function caller(count)
   for _ = 1, count do
-    spin(5000000)
+    spin(1000000)
   end
 end
 
