@@ -23,6 +23,7 @@ use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
 
+use super::broker::Broker;
 use super::confine;
 use super::reservation::{self, Part, Reservation, Thread, is_ready, waited};
 use super::this_thread;
@@ -155,10 +156,10 @@ impl Helpers {
         }
     }
 
-    /// Notes that the threads wait for the answers of a process.
-    pub(super) fn answered_by(&self, broker: u32) {
+    /// Notes that the threads wait for the answers of a broker.
+    pub(super) fn answered_by(&self, broker: &Broker) {
         // There is one for each profiler.
-        let _ = self.0.broker.set(broker);
+        let _ = self.0.broker.set(broker.id());
         if let Some(reservation) = self.0.reservation.get() {
             reservation.include(broker);
         }
@@ -227,9 +228,7 @@ impl Helper {
     ) -> Result<T, RecvTimeoutError> {
         let mut received = answer.recv_timeout(deadline);
         for _ in 0..CPU_DEADLINES {
-            if received.is_ok()
-                || !(self.wants_cpu() || broker.is_some_and(|pid| Thread::all_of(pid).any(is_ready)))
-            {
+            if received.is_ok() || !(self.wants_cpu() || broker.is_some_and(has_ready_thread)) {
                 break;
             }
             received = answer.recv_timeout(DEADLINE);
@@ -252,6 +251,11 @@ impl Helper {
         // A new thread that has not run yet has not told its id.
         tid == 0 || is_ready(Thread::own(tid))
     }
+}
+
+/// Returns `true` if a thread of a process runs or waits for a CPU.
+fn has_ready_thread(pid: u32) -> bool {
+    Thread::all_of(pid).any(is_ready)
 }
 
 /// Stack of a helper thread, in bytes.
@@ -482,7 +486,7 @@ mod tests {
         let busy = |script: &str| std::process::Command::new("sh").args(["-c", script]).spawn().unwrap();
         let (mut runs, mut waits) = (busy("while :; do :; done"), busy("exec sleep 100"));
         std::thread::sleep(Duration::from_millis(200));
-        let ready = [runs.id(), waits.id(), u32::MAX].map(|pid| Thread::all_of(pid).any(is_ready));
+        let ready = [runs.id(), waits.id(), u32::MAX].map(has_ready_thread);
         let helper = Helper::start(&Arc::default()).unwrap();
         assert!(helper.wait_for_cpu(Some(runs.id())) < Duration::from_secs(10));
         for child in [&mut runs, &mut waits] {

@@ -89,7 +89,7 @@ impl LiveSystem {
     /// Opens what belongs to other processes through a broker.
     pub(in crate::live) fn with_broker(self, broker: Option<&Broker>) -> LiveSystem {
         let Some(broker) = broker else { return self };
-        self.helpers.answered_by(broker.id());
+        self.helpers.answered_by(broker);
         let access = Access::Broker(broker.client());
         let memory = ProcessMemory::new(access.clone(), self.helpers.clone(), self.any_file_system);
         LiveSystem { access, memory, ..self }

@@ -33,7 +33,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use rustix::io::FdFlags;
@@ -82,6 +82,17 @@ pub struct Broker(Arc<Inner>);
 struct Inner {
     client: Arc<Client>,
     child: Mutex<Child>,
+}
+
+/// A reference to a [`Broker`] that may have been dropped.
+#[derive(Clone, Debug, Default)]
+pub(in crate::live::machine) struct WeakBroker(Weak<Inner>);
+
+impl WeakBroker {
+    /// Returns the broker, unless it was dropped.
+    pub(in crate::live::machine) fn upgrade(&self) -> Option<Broker> {
+        self.0.upgrade().map(Broker)
+    }
 }
 
 /// Counters of a [`Broker`].
@@ -182,9 +193,15 @@ impl Broker {
         self.0.client.stats()
     }
 
-    /// Returns the id of the process.
+    /// Returns the id of the process. No other one has it before this is dropped: the broker is not
+    /// waited for.
     pub(in crate::live) fn id(&self) -> u32 {
         self.lock().id()
+    }
+
+    /// Returns a reference that does not keep the broker.
+    pub(in crate::live::machine) fn downgrade(&self) -> WeakBroker {
+        WeakBroker(Arc::downgrade(&self.0))
     }
 
     pub(in crate::live) fn client(&self) -> Arc<Client> {

@@ -196,7 +196,8 @@ impl Member {
     /// thread has another policy by then, the timer does nothing; if it has `SCHED_DEADLINE`
     /// again before the time that it exceeded its part by is paid back, it is stopped
     /// *for ever*: nothing starts it again (Linux 6.1, 6.12 and 6.18; `dl_task_timer` and
-    /// `enqueue_task_dl`). A thread that leaves by itself runs, so it isn't stopped.
+    /// `enqueue_task_dl`). A thread that leaves by itself runs, so it isn't stopped. `could_be_stopped` is
+    /// the result of [`Policy::set`].
     pub(super) fn leave(&mut self, could_be_stopped: bool) {
         if let Some((share, _)) = self.set.take() {
             self.still = Duration::ZERO;

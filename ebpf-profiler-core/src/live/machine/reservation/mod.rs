@@ -16,13 +16,14 @@ mod spawn;
 
 use std::fs::File;
 use std::marker::PhantomData;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use self::member::{Member, Signals, Situation};
 use self::scheduler::Policy;
 pub(in crate::live::machine) use self::scheduler::{Thread, is_ready};
 pub(in crate::live) use self::spawn::spawn;
+use super::broker::{Broker, WeakBroker};
 use super::cpus;
 use super::this_thread;
 use crate::live::error::OptionError;
@@ -48,10 +49,10 @@ use crate::live::error::OptionError;
 /// # Effect on your program
 ///
 /// Other threads wait while a reservation is used, for at most the share of each period. The
-/// profiler's own threads take part, those of sinks and of a [`Broker`](crate::live::Broker) included, and the thread that calls
-/// [`Builder::start`], [`Profiler::finish`] or [`Profiler::stop`], until the call returns. Other
-/// threads of your program can [enter](Reservation::enter). Threads and processes that a member
-/// starts have the default policy.
+/// profiler's own threads take part, those of sinks and of a [`Broker`] included, and the thread
+/// that calls [`Builder::start`], [`Profiler::finish`] or [`Profiler::stop`], until the call
+/// returns. Other threads of your program can [enter](Reservation::enter). Threads and processes
+/// that a member starts have the default policy.
 ///
 /// # Examples
 ///
@@ -66,6 +67,7 @@ use crate::live::error::OptionError;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
+/// [`Broker`]: crate::live::Broker
 /// [`Builder::reserve`]: crate::live::Builder::reserve
 /// [`Builder::start`]: crate::live::Builder::start
 /// [`Profiler::finish`]: crate::live::Profiler::finish
@@ -80,8 +82,6 @@ struct Inner {
     share: f64,
     /// CPUs of the machine.
     online: usize,
-    /// Another process whose threads work while members wait for them.
-    broker: OnceLock<u32>,
     state: Mutex<State>,
     left: Condvar,
 }
@@ -89,6 +89,8 @@ struct Inner {
 #[derive(Debug, Default)]
 struct State {
     members: Vec<Member>,
+    /// Its threads work while members wait for them.
+    broker: WeakBroker,
     /// A governor runs.
     is_governed: bool,
     stats: ReservationStats,
@@ -150,8 +152,7 @@ impl Reservation {
         let state =
             State { stats: ReservationStats { share, ..ReservationStats::default() }, ..State::default() };
         let online = cpus::online().map_or(1, |cpus| cpus.len());
-        let (broker, left) = (OnceLock::new(), Condvar::new());
-        Reservation(Arc::new(Inner { share, online, broker, state: Mutex::new(state), left }))
+        Reservation(Arc::new(Inner { share, online, state: Mutex::new(state), left: Condvar::new() }))
     }
 
     /// Lets this thread take part until the result is dropped.
@@ -161,11 +162,10 @@ impl Reservation {
         self.enter_as(Part::Shared)
     }
 
-    /// Lets the threads of another process take part while members wait for it, as long as there are
-    /// members.
-    pub(super) fn include(&self, broker: u32) {
-        // There is one for each profiler.
-        let _ = self.0.broker.set(broker);
+    /// Lets the threads of a broker take part, as long as there are members and the broker is not
+    /// dropped. Of several profilers with the reservation, it is the broker of the last one.
+    pub(super) fn include(&self, broker: &Broker) {
+        self.0.lock().broker = broker.downgrade();
     }
 
     /// Ends the part of another thread of this process, which is stuck.
@@ -326,11 +326,17 @@ impl Inner {
         self.divide(state);
     }
 
-    /// Makes members of the threads of the broker that are none yet.
+    /// Lets the threads of the broker take part that do not yet.
     fn include_broker(&self, state: &mut State) {
-        let Some(&broker) = self.broker.get() else { return };
+        // While it is held, no other process has its id.
+        if let Some(broker) = state.broker.upgrade() {
+            self.include_threads(state, broker.id());
+        }
+    }
+
+    fn include_threads(&self, state: &mut State, process: u32) {
         state.members.retain(|member| !member.has_ended());
-        for thread in Thread::all_of(broker).take(MAX_BROKER_THREADS) {
+        for thread in Thread::all_of(process).take(MAX_BROKER_THREADS) {
             let is_new = state.members.iter().all(|member| member.thread != thread);
             let policy = Policy::of(thread.tid).ok().filter(|policy| policy.is_ordinary() && is_new);
             if let Some(policy) = policy {
@@ -493,12 +499,11 @@ mod tests {
     #[test]
     fn threads_of_a_broker_take_part_until_the_last_member_leaves() {
         let mut broker = std::process::Command::new("sleep").arg("60").spawn().unwrap();
-        let reservation = Reservation::cpu(0.1);
-        reservation.include(broker.id());
+        let (reservation, process) = (Reservation::cpu(0.1), broker.id());
         let reserved = reservation.enter();
         let threads = || -> Vec<_> {
             let mut state = reservation.0.lock();
-            reservation.0.include_broker(&mut state);
+            reservation.0.include_threads(&mut state, process);
             state
                 .members
                 .iter()
@@ -506,11 +511,11 @@ mod tests {
                 .map(|it| it.thread.tid)
                 .collect()
         };
-        assert_eq!((threads(), threads()), (vec![broker.id()], vec![broker.id()]));
+        assert_eq!((threads(), threads()), (vec![process], vec![process]));
         drop(reserved);
         assert_eq!(reservation.0.lock().members.len(), 0);
         let reserved = reservation.enter();
-        assert_eq!(threads(), [broker.id()]);
+        assert_eq!(threads(), [process]);
         broker.kill().unwrap();
         broker.wait().unwrap();
         assert_eq!(threads(), []);

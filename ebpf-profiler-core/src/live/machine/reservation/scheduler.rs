@@ -39,7 +39,8 @@ pub(super) const PERIOD: Duration = Duration::from_millis(20);
 /// Shortest runtime that the kernel takes.
 const SHORTEST_RUNTIME: Duration = Duration::from_nanos(1024);
 
-/// Period of which that is no millionth, as the kernel counts: the quotient times 2^20 is below 1.
+/// Shortest period, in round numbers, in which the kernel counts [`SHORTEST_RUNTIME`] as nothing: it
+/// rounds the quotient down to a multiple of 2^-20.
 pub(super) const LONG_PERIOD: Duration = Duration::from_millis(1100);
 
 /// Minimum runtime of a reservation. The kernel's own minimum is about 1 µs, but the kernel stops a
