@@ -21,6 +21,9 @@ const REFRESH_INTERVAL: u64 = 1_000_000_000;
 /// Minimum time between reads because of keys that are not known, in nanoseconds.
 const KEY_INTERVAL: u64 = 5_000_000;
 
+/// Maximum number of such reads between two that are due: a process may change its context all the time.
+const MAX_KEY_READS: u32 = 20;
+
 /// The contexts of all processes.
 #[derive(Default)]
 pub(super) struct Contexts {
@@ -40,6 +43,8 @@ pub(super) struct EntryContext {
     next: u64,
     /// Time of the last read because of a key.
     asked: u64,
+    /// Number of such reads since the last one that was due.
+    key_reads: u32,
     searches: u32,
 }
 
@@ -72,19 +77,26 @@ impl Registry {
         Some((*number, published.context.keys.clone()))
     }
 
-    /// Reads the context of a process because of a key that is not known, unless that was done just before.
+    /// Reads the context of a process again, for a key that it lacks. A limited number of times per second.
     pub(crate) fn refresh_context(&mut self, pid: u32, now: u64) {
         let Some(entry) = self.processes.get_mut(pid) else { return };
-        if now.saturating_sub(entry.context.asked) >= KEY_INTERVAL {
-            entry.context.asked = now;
+        let EntryContext { asked, key_reads, next, .. } = &mut entry.context;
+        if now.saturating_sub(*asked) >= KEY_INTERVAL && *key_reads < MAX_KEY_READS {
+            let due = *next;
+            (*asked, *key_reads) = (now, *key_reads + 1);
             self.read_context(pid, now);
+            if let Some(entry) = self.processes.get_mut(pid) {
+                entry.context.next = due;
+            }
         }
     }
 
     /// Reads the context of a process if that is due.
     pub(super) fn update_context(&mut self, pid: u32, now: u64) {
         let is_wanted = self.contexts.are_shown || self.modules.have_label_sources();
-        if is_wanted && self.processes.get(pid).is_some_and(|entry| entry.context.next <= now) {
+        let Some(entry) = self.processes.get_mut(pid).filter(|_| is_wanted) else { return };
+        if entry.context.next <= now {
+            entry.context.key_reads = 0;
             self.read_context(pid, now);
         }
     }
@@ -198,6 +210,21 @@ mod tests {
         assert_eq!((value(&registry, PID), value(&registry, 8)), (Some("one"), None));
         registry.apply(&event(PID, Life::Executed));
         assert_eq!(value(&registry, PID), None);
+    }
+
+    #[test]
+    fn keys_that_are_not_known_are_asked_for_some_times_a_second() {
+        let mut registry = registry(machine(1, "one"));
+        registry.update_context(PID, 1);
+        for step in 1..200 {
+            registry.system = machine(1 + step, "another");
+            registry.refresh_context(PID, step * KEY_INTERVAL);
+        }
+        assert_eq!(registry.stats.contexts, 1 + u64::from(MAX_KEY_READS));
+        registry.update_context(PID, 1 + REFRESH_INTERVAL);
+        registry.system = machine(1_000, "last");
+        registry.refresh_context(PID, 2 * REFRESH_INTERVAL);
+        assert_eq!(value(&registry, PID), Some("last"));
     }
 
     #[test]
