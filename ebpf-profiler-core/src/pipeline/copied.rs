@@ -80,7 +80,7 @@ impl CopiedSets {
 
     /// Returns the labels of a thread context.
     fn of_context(&mut self, tick: &TickRecord<'_>, registry: &mut Registry) -> Option<Decoded> {
-        // A process that was forked has none of its own yet.
+        // A forked process has published none yet.
         let Some((mut number, mut keys)) = registry.context_keys(tick.pid) else {
             return Some(Decoded::default());
         };

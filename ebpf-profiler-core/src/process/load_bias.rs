@@ -18,7 +18,7 @@ use std::fmt;
 pub struct LoadBias(u64);
 
 impl LoadBias {
-    /// The load bias of a file whose addresses are those of the process.
+    /// No difference: the process has the file at its virtual addresses.
     pub const ZERO: LoadBias = LoadBias(0);
 
     /// Returns the load bias of a file whose virtual address 0 is at an address of the process.

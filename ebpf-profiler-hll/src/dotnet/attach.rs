@@ -17,7 +17,7 @@ use super::precompiled::Offsets;
 use super::sections::first;
 use super::{heap, method};
 
-/// Maximum number of images that are tried. The first ones are those of the runtime's library.
+/// Maximum number of images that are tried. The core library's image is among the first.
 const MAX_IMAGES: u32 = 16;
 
 /// Offset of the data of precompiled code if it is unknown: no process has memory there.

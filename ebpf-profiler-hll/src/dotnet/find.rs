@@ -26,8 +26,10 @@ const HIJACK_ENDS: [&[u8]; 2] = [&[0x52, 0x50, 0x48, 0x89, 0xe7], &[0x51, 0x52, 
 /// Maximum number of bytes of segments that are searched.
 const MAX_SEARCHED: u64 = 64 << 20;
 
-/// Number of bytes that are read at a time, and of those that the next read repeats.
+/// Size of one read, in bytes.
 const CHUNK: u64 = 1 << 20;
+
+/// Bytes that two reads share: longer than each pattern.
 const OVERLAP: u64 = 32;
 
 /// A file that holds CoreCLR.

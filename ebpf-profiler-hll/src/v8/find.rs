@@ -82,7 +82,7 @@ impl Runtime for File {
     }
 }
 
-/// Returns the load biases of all files, that of the target first.
+/// Returns the load biases of all files, with the runtime's file first.
 fn biases(target: &Target<'_>) -> Vec<LoadBias> {
     let mut biases = vec![target.bias()];
     for file in target.files() {

@@ -25,6 +25,7 @@ use ebpf_profiler_core::Profiler;
 use ebpf_profiler_core::live::Health;
 use ebpf_profiler_core::profile::{Call, Profile, Sample};
 use live_suite::paths::fixtures;
+use live_suite::workload::go::{build, fetched, installed};
 
 #[test]
 #[ignore = "profiles: needs root"]
@@ -131,17 +132,9 @@ fn nanoseconds(pids: [u32; 2], has_labels: bool) -> f64 {
     health.run_time.as_nanos() as f64 / (health.ticks - health.filtered) as f64
 }
 
-fn installed() -> PathBuf {
-    let root = Command::new("go").args(["env", "GOROOT"]).env("GOTOOLCHAIN", "local").output().unwrap();
-    String::from_utf8(root.stdout).unwrap().trim().into()
-}
-
 fn check_fixture(version: &str, way: &str, sources: &[&str], flags: &[&str]) {
-    let go = fixture(version);
-    if !go.join("bin/go").exists() {
-        return test_needs::skip(&format!("no Go {version}: cargo xtask fixtures go"));
-    }
-    check(&go.canonicalize().unwrap(), &format!("{version}-{way}"), sources, flags);
+    let Some(go) = fetched(version) else { return };
+    check(&go, &format!("{version}-{way}"), sources, flags);
 }
 
 fn check(go: &Path, name: &str, sources: &[&str], flags: &[&str]) {
@@ -158,12 +151,12 @@ fn check(go: &Path, name: &str, sources: &[&str], flags: &[&str]) {
     let seconds = if is_matrix() { 60 } else { 6 };
     running.profile(&own, seconds);
     let (profile, health) = profiler.finish().unwrap();
-    let verdict = Verdict::of(&profile);
+    let comparison = Comparison::of(&profile);
     println!(
-        "Go {name}: {verdict:?}, {} unlabelled, {} cut",
+        "Go {name}: {comparison:?}, {} unlabelled, {} cut",
         health.pipeline.unlabelled, health.pipeline.cut_labels
     );
-    verdict.assert(&health);
+    comparison.assert(&health);
     match pprof() {
         Some(tool) => compare_shares(&tool, &profile, &own),
         None => println!("no pprof in a fixture: shares are not compared"),
@@ -172,37 +165,13 @@ fn check(go: &Path, name: &str, sources: &[&str], flags: &[&str]) {
 
 /// Returns the program `pprof` of a version of Go that comes with it compiled.
 fn pprof() -> Option<PathBuf> {
-    let tool = |version| fixture(version).join("pkg/tool/linux_amd64/pprof");
+    let tool = |version| fixtures().join(format!("go-{version}/pkg/tool/linux_amd64/pprof"));
     ["1.22.10", "1.19"].map(tool).into_iter().find(|tool| tool.exists())
-}
-
-fn fixture(version: &str) -> PathBuf {
-    fixtures().join(format!("go-{version}"))
 }
 
 /// Returns `true` if tests run at length, as in `cargo xtask matrix`.
 fn is_matrix() -> bool {
     std::env::var_os("TRUTH_MATRIX").is_some()
-}
-
-/// Builds a program, stripped.
-fn build(go: &Path, name: &str, sources: &[&str], flags: &[&str]) -> PathBuf {
-    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("go");
-    std::fs::create_dir_all(&directory).unwrap();
-    let program = directory.join(name);
-    let programs = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs");
-    let mut command = Command::new(go.join("bin/go"));
-    command.args(["build", "-ldflags=-s -w", "-o"]).arg(&program).args(flags);
-    command.args(sources.iter().map(|source| programs.join(source)));
-    let status = command
-        .env("GOROOT", go)
-        .env("GOCACHE", directory.join("cache"))
-        .envs([("GOTOOLCHAIN", "local"), ("GO111MODULE", "off"), ("GOFLAGS", "")])
-        .env("CGO_ENABLED", if sources.len() > 1 { "1" } else { "0" })
-        .status()
-        .unwrap();
-    assert!(status.success(), "go build: {status}");
-    program
 }
 
 /// The program.
@@ -255,7 +224,7 @@ const SCHEDULER: [&str; 3] = ["runtime.mcall", "runtime.goschedImpl", "runtime.s
 
 /// The result for a profile.
 #[derive(Debug, Default)]
-struct Verdict {
+struct Comparison {
     samples: u64,
     /// Samples in a function with labels, with exactly its labels, and with others.
     right: u64,
@@ -271,11 +240,11 @@ struct Verdict {
     functions: BTreeMap<String, u64>,
 }
 
-impl Verdict {
-    fn of(profile: &Profile) -> Verdict {
-        let mut verdict = Verdict::default();
-        profile.samples().for_each(|sample| verdict.take(&sample));
-        verdict
+impl Comparison {
+    fn of(profile: &Profile) -> Comparison {
+        let mut comparison = Comparison::default();
+        profile.samples().for_each(|sample| comparison.take(&sample));
+        comparison
     }
 
     fn take(&mut self, sample: &Sample<'_>) {

@@ -79,17 +79,20 @@ fn contexts_that_come_late_are_found() {
     assert!(before.samples().all(|sample| sample.labels().is_empty()));
     assert!(before.processes().iter().all(|process| process.attributes.is_empty()));
     running.publish();
-    let mut verdict = Verdict::default();
+    let mut comparison = Comparison::default();
     for _ in 0..30 {
         std::thread::sleep(Duration::from_secs(1));
-        verdict = Verdict::of(&profiler.take_profile().unwrap());
-        if verdict.right > 100 && verdict.missing == 0 && !verdict.instances.is_empty() {
+        comparison = Comparison::of(&profiler.take_profile().unwrap());
+        if comparison.right > 100 && comparison.missing == 0 && !comparison.instances.is_empty() {
             break;
         }
     }
-    println!("{verdict:?}");
-    assert!(verdict.right > 100 && verdict.missing == 0 && verdict.wrong.is_empty(), "{verdict:?}");
-    assert_eq!(verdict.instances, BTreeSet::from(["two".to_owned()]));
+    println!("{comparison:?}");
+    assert!(
+        comparison.right > 100 && comparison.missing == 0 && comparison.wrong.is_empty(),
+        "{comparison:?}"
+    );
+    assert_eq!(comparison.instances, BTreeSet::from(["two".to_owned()]));
     profiler.stop().unwrap();
 }
 
@@ -134,15 +137,15 @@ fn check(program: &Build, ways: &[&str]) {
     running.publish();
     std::thread::sleep(Duration::from_secs(3));
     let (profile, health) = profiler.finish().unwrap();
-    let verdict = Verdict::of(&profile);
+    let comparison = Comparison::of(&profile);
     println!(
-        "{}: {verdict:?}, {} unlabelled, {} contexts, {:?}",
+        "{}: {comparison:?}, {} unlabelled, {} contexts, {:?}",
         program.name,
         health.pipeline.unlabelled,
         health.pipeline.registry.contexts,
         health.pipeline.registry.context_failures
     );
-    verdict.assert(&health);
+    comparison.assert(&health);
 }
 
 /// A program.
@@ -231,7 +234,7 @@ impl Drop for Running {
 
 /// The result for a profile.
 #[derive(Debug, Default)]
-struct Verdict {
+struct Comparison {
     samples: u64,
     right: u64,
     wrong: Vec<String>,
@@ -248,18 +251,18 @@ struct Verdict {
     instances: BTreeSet<String>,
 }
 
-impl Verdict {
-    fn of(profile: &Profile) -> Verdict {
-        let mut verdict = Verdict::default();
-        profile.samples().for_each(|sample| verdict.take(&sample));
+impl Comparison {
+    fn of(profile: &Profile) -> Comparison {
+        let mut comparison = Comparison::default();
+        profile.samples().for_each(|sample| comparison.take(&sample));
         for process in profile.processes() {
             let get =
                 |key| process.attributes.iter().find(|(name, _)| &**name == key).map(|(_, value)| &**value);
             let Some(instance) = get("service.instance.id") else { continue };
             assert_eq!(get("service.name"), Some("shop"));
-            verdict.instances.insert(instance.to_owned());
+            comparison.instances.insert(instance.to_owned());
         }
-        verdict
+        comparison
     }
 
     fn take(&mut self, sample: &Sample<'_>) {

@@ -9,7 +9,7 @@ use crate::walk::identity::dotnet as identity;
 /// The prologue saves the frame pointer.
 pub(super) const SAVES_FP: u64 = 1;
 
-/// It has been saved.
+/// The prologue has saved the frame pointer.
 pub(super) const HAS_SAVED_FP: u64 = 2;
 
 /// `pc` is behind the prologue.

@@ -14,7 +14,7 @@
 //! Names in a program of others, with .NET 8, are compared with the map that the runtime writes for perf.
 #![expect(clippy::print_stdout, clippy::unwrap_used, reason = "a test fails by panicking, and prints")]
 
-mod judge;
+mod comparison;
 mod map;
 mod program;
 
@@ -63,9 +63,9 @@ fn compiler_of_schemas() {
     child.wait().unwrap();
     assert!(is_running, "the compiler ended before the profile");
     let stacks = stacks(&profile);
-    let own = stacks.iter().filter(|stack| judge::is_own(stack));
+    let own = stacks.iter().filter(|stack| comparison::is_own(stack));
     let methods = map::Methods::take(child.id());
-    let comparison = Comparison::on(own, |stack| judge::names(stack, &methods).map(|()| 0));
+    let comparison = Comparison::on(own, |stack| comparison::names(stack, &methods).map(|()| 0));
     println!("share\tdotnet\t8.0.15\tbebopc\t{}\t{}", comparison.exact, comparison.samples);
     println!("8.0.15, bebopc: {comparison}");
     assert!(comparison.samples > 100 && comparison.is_good(PER_MILLE), "{comparison}");
@@ -109,10 +109,10 @@ fn check(release: &str, program: &str, command: Command) {
     let running = Running::start(command);
     let profile = profile([running.pid()], DURATION);
     let stacks = stacks(&profile);
-    let own = stacks.iter().filter(|stack| judge::is_own(stack));
+    let own = stacks.iter().filter(|stack| comparison::is_own(stack));
     let found: RefCell<BTreeMap<&str, u64>> = RefCell::default();
     let comparison = Comparison::on(own, |stack| {
-        let case = judge::case(stack, &running.chains)?;
+        let case = comparison::case(stack, &running.chains)?;
         *found.borrow_mut().entry(case).or_default() += stack.count;
         Ok(0)
     });
