@@ -92,6 +92,7 @@ impl<'a> Mapping<'a> {
 /// # Examples
 ///
 /// ```
+/// use ebpf_profiler_core::process::LoadBias;
 /// use ebpf_profiler_unwind::{Arch, Mapping, Modules, Table};
 ///
 /// let table = Table::from_elf(&std::fs::read("/proc/self/exe")?)?;

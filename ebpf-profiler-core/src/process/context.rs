@@ -36,6 +36,7 @@ const SIGNATURE: &[u8; 8] = b"OTEL_CTX";
 const VERSION: u32 = 2;
 
 /// The names of mappings that may be a context.
+#[cfg(any(feature = "live", test))]
 const NAMES: [&[u8]; 3] = [b"[anon_shmem:OTEL_CTX]", b"[anon:OTEL_CTX]", b"/memfd:OTEL_CTX"];
 
 /// Keys of the attributes about thread contexts.

@@ -61,6 +61,7 @@ impl EntryContext {
 
 impl Registry {
     /// Adds the attributes of process contexts to processes.
+    #[cfg(any(feature = "live", test))]
     pub(crate) fn show_contexts(&mut self) {
         self.contexts.are_shown = true;
     }
