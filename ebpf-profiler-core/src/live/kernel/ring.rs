@@ -29,6 +29,9 @@ use super::bpf::Map;
 use super::mmap::{Mmap, page_size};
 
 const HEAD: u64 = 8;
+
+/// Number of times the size of a ring that one read takes at most: a burst is read as one.
+const MAX_RINGS: u64 = 4;
 const BUSY: u32 = 1 << 31;
 const DISCARDED: u32 = 1 << 30;
 
@@ -36,6 +39,12 @@ const DISCARDED: u32 = 1 << 30;
 #[derive(Debug)]
 pub(in crate::live) struct Ring {
     map: Map,
+    records: Records,
+}
+
+/// The shared memory of a ring.
+#[derive(Debug)]
+struct Records {
     ours: Mmap,
     theirs: Data,
     /// Our read position.
@@ -51,8 +60,7 @@ impl Ring {
     pub(in crate::live) fn new(map: Map) -> io::Result<Ring> {
         let ours = Mmap::new(map.as_fd(), 0, page_size(), true)?;
         let theirs = Data::new(map.as_fd(), page_size(), map.entries() as usize)?;
-        let read = ours.word(0).load(Ordering::Relaxed);
-        Ok(Ring { map, ours, theirs, read })
+        Ok(Ring { map, records: Records::new(ours, theirs) })
     }
 
     /// Returns a descriptor that is readable after a wake-up by the kernel side.
@@ -60,9 +68,22 @@ impl Ring {
         self.map.as_fd().as_raw_fd()
     }
 
-    /// Passes all records to `take`.
-    pub(in crate::live) fn drain(&mut self, mut take: impl FnMut(&[u8])) {
+    /// Passes all records to `take`, up to some times the size of the ring: the kernel may write them as
+    /// fast as they are read, and this would never end.
+    pub(in crate::live) fn drain(&mut self, take: impl FnMut(&[u8])) {
+        self.records.drain(take);
+    }
+}
+
+impl Records {
+    fn new(ours: Mmap, theirs: Data) -> Records {
+        let read = ours.word(0).load(Ordering::Relaxed);
+        Records { ours, theirs, read }
+    }
+
+    fn drain(&mut self, mut take: impl FnMut(&[u8])) {
         let mut written = self.theirs.written();
+        let end = self.read + MAX_RINGS * self.theirs.size as u64;
         while self.read < written {
             // The kernel writes the record before it sets the length.
             let length = self.theirs.word(self.read).load(Ordering::Acquire) as u32;
@@ -78,7 +99,7 @@ impl Ring {
             }
             self.read += (HEAD + bytes as u64).next_multiple_of(8);
             self.ours.word(0).store(self.read, Ordering::Release);
-            if self.read >= written {
+            if self.read >= written && self.read < end {
                 written = self.theirs.written();
             }
         }
@@ -212,6 +233,28 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_read_ends_though_the_kernel_is_as_fast() {
+        let page = page_size();
+        let file = memory_file(2 * page + PAGE);
+        let memory = |offset, len| Mmap::new(file.as_fd(), offset, len, true).unwrap();
+        let theirs = Data::new(file.as_fd(), page, PAGE).unwrap();
+        let mut records = Records::new(memory(0, page), theirs);
+        // Records of eight bytes, all zero but for the length.
+        let mut kernel = memory(page, page + PAGE);
+        let head = 8u64.to_ne_bytes();
+        (0..PAGE).step_by(16).for_each(|at| kernel.write(page + at, &head));
+        kernel.word(0).store(32, Ordering::Release);
+        let (most, mut count) = (2 * MAX_RINGS * PAGE as u64 / 16, 0);
+        records.drain(|_| {
+            kernel.word(0).fetch_add(16, Ordering::Release);
+            count += 1;
+            assert!(count <= most);
+        });
+        assert!(count >= most / 2, "{count} records");
+        assert_eq!(records.ours.word(0).load(Ordering::Acquire), count * 16);
     }
 
     #[test]
