@@ -57,8 +57,9 @@ pub struct Wake {
 
 /// Walks of a process that took too long, a value of the map `SLOW_WALKS`. The kernel side alone uses it.
 ///
-/// Each but the first halves the time limit of the next, down to a sixteenth, until none was too slow for [`SLOW_WINDOW`]. The first
-/// may be that of an ordinary stack while the hypervisor ran another machine.
+/// The first [`FREE_SLOW_WALKS`] in a [`SLOW_WINDOW`] may be ordinary stacks on a machine with slow memory, or while the hypervisor ran
+/// another machine. Each further one halves the time limit of the next, down to a sixteenth, until the window ends. A slow walk
+/// does not extend it: an ordinary walk can take longer than a sixteenth of the limit.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SlowWalks {
@@ -66,15 +67,37 @@ pub struct SlowWalks {
     pub until: u64,
     /// Process id.
     pub pid: u32,
-    /// Number of walks that were too slow, at most one more than [`MAX_HALVINGS`].
+    /// Number of walks in the window that were too slow, at most [`FREE_SLOW_WALKS`] and [`MAX_HALVINGS`] together.
     pub count: u32,
+}
+
+impl SlowWalks {
+    /// Returns how often the limit of a process is halved at a time.
+    #[inline(always)]
+    pub fn halvings(&self, pid: u32, now: u64) -> u32 {
+        let is_of_window = self.pid == pid && now < self.until;
+        if is_of_window && self.count > FREE_SLOW_WALKS { self.count - FREE_SLOW_WALKS } else { 0 }
+    }
+
+    /// Adds a walk that was too slow.
+    #[inline(always)]
+    pub fn add(&mut self, pid: u32, now: u64) {
+        if self.pid != pid || now >= self.until {
+            *self = SlowWalks { until: now + SLOW_WINDOW, pid, count: 0 };
+        }
+        let is_last = self.count >= FREE_SLOW_WALKS + MAX_HALVINGS;
+        self.count = if is_last { self.count } else { self.count + 1 };
+    }
 }
 
 /// Number of entries of the map `SLOW_WALKS`, which is indexed by the process id modulo that.
 pub const SLOW_WALKS: u32 = 1024;
 
-/// Time after which a slow walk is forgotten, in nanoseconds.
+/// Time from a slow walk on in which further ones halve the limit, in nanoseconds.
 pub const SLOW_WINDOW: u64 = 1_000_000_000;
+
+/// Number of slow walks of a process in a window that do not halve the limit: 4 ms of walks a second at the default limit.
+pub const FREE_SLOW_WALKS: u32 = 8;
 
 /// Maximum number of times that the limit is halved.
 pub const MAX_HALVINGS: u32 = 4;
@@ -214,5 +237,22 @@ mod tests {
             (max_copy(1, 0), max_copy(u32::MAX, 1), max_copy(u32::MAX, u32::MAX)),
             (0, 0, LARGE_COPY as u32)
         );
+    }
+
+    #[test]
+    fn limit_is_halved_until_the_window_ends() {
+        let (mut slow, start) = (SlowWalks::default(), 5 * SLOW_WINDOW);
+        let halvings = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13].map(|at| {
+            slow.add(7, start + at);
+            slow.halvings(7, start + at)
+        });
+        assert_eq!(halvings, [0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 4, 4]);
+        assert_eq!(slow.halvings(8, start), 0, "another process with the same entry");
+        // An ordinary walk that takes longer than a sixteenth of the limit does not extend it.
+        slow.add(7, start + SLOW_WINDOW - 1);
+        assert_eq!(slow.halvings(7, start + SLOW_WINDOW - 1), MAX_HALVINGS);
+        assert_eq!(slow.halvings(7, start + SLOW_WINDOW), 0);
+        slow.add(7, start + SLOW_WINDOW);
+        assert_eq!(slow.halvings(7, start + SLOW_WINDOW), 0, "the first of a window");
     }
 }

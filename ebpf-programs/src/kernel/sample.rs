@@ -129,7 +129,7 @@ fn take_in<C: Context, const SET: u32>(
         walk::<SET>(scratch)
     };
     if let Stop::TooSlow = stop {
-        time_limit::halve(pid, scratch.head().time);
+        time_limit::note(pid, scratch.head().time);
     }
     scratch.head().stop = stop as u8;
     match raw::grant(scratch, config, stop) {

@@ -59,9 +59,8 @@ impl Builder {
     /// deep stacks stay whole: at most 2 ms for 8,192 of them.
     ///
     /// Most walks take 2 to 20 µs. A program can build a stack that takes milliseconds, many steps
-    /// for each frame. Its walks end with [`Stop::TooSlow`](crate::trace::Stop::TooSlow). Each
-    /// that follows another one within a second halves the time of the next, down to a
-    /// sixteenth.
+    /// for each frame. Its walks end with [`Stop::TooSlow`](crate::trace::Stop::TooSlow). From the
+    /// ninth in a second on, each halves the time of the next, down to a sixteenth.
     pub fn walk_time(mut self, longest: Duration) -> Builder {
         self.walk_time = longest;
         self
