@@ -119,12 +119,16 @@ impl Helpers {
         let helper = lock(&shared.idle).pop();
         let helper = helper.map_or_else(|| Helper::start(shared), Ok)?;
         let (reply, answer) = sync_channel(1);
-        let job = Box::new(move || _ = reply.send(call()));
+        let job = Box::new(move || {
+            let answer = call();
+            // Where CPU time is scarce, the caller takes the answer much later: that is not the call's time.
+            let _ = reply.send((answer, Instant::now()));
+        });
         helper.jobs.send(job).map_err(|_| io::ErrorKind::BrokenPipe)?;
         let broker = shared.broker.get().copied();
         match helper.wait(&answer, deadline, broker) {
-            Ok(answer) => {
-                let elapsed = begun.elapsed();
+            Ok((answer, ended)) => {
+                let elapsed = ended.saturating_duration_since(begun);
                 if elapsed > SLOW {
                     // On a busy machine it is not the process that is slow.
                     let elapsed = elapsed.saturating_sub(helper.wait_for_cpu(broker));
@@ -233,7 +237,8 @@ impl Helper {
             }
             received = answer.recv_timeout(DEADLINE);
         }
-        received
+        // It may have come while this thread had no CPU.
+        received.or_else(|error| answer.try_recv().map_err(|_| error))
     }
 
     /// Returns the time for which the thread, and threads of a broker, waited for a CPU since the last time
