@@ -44,12 +44,16 @@ pub fn profile(pids: impl IntoIterator<Item = u32>, duration: Duration) -> Profi
     profile
 }
 
+/// Maximum time of a walk: which frames a stack has is compared, and not how fast the memory of the machine is.
+const WALK_TIME: Duration = Duration::from_millis(50);
+
 /// Starts a profiler of processes and their children, with the rules of all files and all
 /// languages, at a frequency in Hz.
 pub fn profiler(pids: impl IntoIterator<Item = u32>, frequency: u32) -> Profiler {
     let builder = Profiler::builder()
         .deadline(DEADLINE)
         .frequency(frequency)
+        .walk_time(WALK_TIME)
         .unwind(ebpf_profiler_unwind::tables())
         .languages(ebpf_profiler_hll::all());
     let builder = pids.into_iter().fold(builder, Builder::pid);

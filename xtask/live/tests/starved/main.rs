@@ -20,6 +20,7 @@ mod crowd;
 mod group;
 mod returns;
 
+use std::collections::BTreeMap;
 use std::process::Command;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -209,6 +210,12 @@ fn measure(profiler: Profiler, crowd: &Crowd) -> Shares {
         "{ticks} ticks, {all} samples, {own} of the programs, {named} named; {} lost, {} late",
         health.lost, health.pipeline.late
     );
+    let mut unnamed = BTreeMap::<String, usize>::new();
+    for sample in profile.samples().filter(|sample| of_crowd(sample) && !is_named(sample)) {
+        let why = sample.trace().stop();
+        *unnamed.entry(format!("{} {why:?}", sample.thread().name)).or_default() += sample.timestamps().len();
+    }
+    println!("not named: {unnamed:?}");
     let share = |part: usize, all: usize| part as f64 / all as f64;
     Shares { delivered: share(all, ticks), named: share(named, own), end }
 }

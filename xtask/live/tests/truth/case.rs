@@ -91,6 +91,12 @@ impl Case {
         self
     }
 
+    /// Counts stacks apart that are on the way to an expected one: the program starts or loads while it is profiled.
+    pub(crate) fn has_way(mut self) -> Case {
+        self.rules.has_way = true;
+        self
+    }
+
     /// Asks gdb about a run with other arguments than the one that is profiled.
     pub(crate) fn learn_from(mut self, arguments: &[&str]) -> Case {
         let arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();

@@ -177,9 +177,9 @@ truth! {
         deleted: vanish("delete"),
         replaced_by_pipe: vanish("pipe"),
         executes_itself: Case::new("exec.c").arguments(&["both"]).life(4.0).learn_from(&["before"]).learn_from(&["after"])
-            .known("main before1 leaf").known("main after1 after2 leaf").also("main execve").kernel_alone(EXEC).loader().alone(),
+            .known("main before1 leaf").known("main after1 after2 leaf").also("main execve").kernel_alone(EXEC).loader().alone().has_way(),
         loads_library: plugin("0"),
-        loads_library_later: plugin("1.5"),
+        loads_library_later: plugin("1.5").has_way(),
     }
     matrix {
         c_fixed_address: chain().flags(&["-no-pie", "-fno-pie"]),

@@ -2,7 +2,8 @@
 //!
 //! A sample is exact if its user frames are, from the root to the leaf, one of the expected stacks.
 //! It is whole if its first user frame is the first frame of one. Frames of the kernel on top of it
-//! don't count.
+//! don't count. A program that starts is on its way to the expected stacks: its samples have the start
+//! of one through `main`, and then only functions that are in none, such as the loader's.
 
 use std::fmt;
 
@@ -34,6 +35,8 @@ pub(crate) struct Rules {
     /// These functions, those without a name in these files, and what is above them are not
     /// compared: run-time libraries at work.
     pub(crate) beyond: Vec<String>,
+    /// The program starts, or loads, while it is profiled: stacks on its way are counted apart.
+    pub(crate) has_way: bool,
     /// Stacks without user frames are fine if one of these kernel functions is in them.
     pub(crate) kernel_alone: Vec<String>,
 }
@@ -44,6 +47,8 @@ pub(crate) struct Comparison {
     pub(crate) samples: u64,
     pub(crate) whole: u64,
     pub(crate) exact: u64,
+    /// Samples on the way to an expected stack.
+    pub(crate) on_the_way: u64,
     /// Those that are not exact, most frequent first.
     pub(crate) unequal: Vec<Stack>,
 }
@@ -59,6 +64,7 @@ impl Rules {
                 comparison.whole += stack.count;
             } else {
                 comparison.whole += if self.is_whole(stack) { stack.count } else { 0 };
+                comparison.on_the_way += if self.is_on_the_way(stack) { stack.count } else { 0 };
                 comparison.unequal.push(stack.clone());
             }
         }
@@ -105,6 +111,29 @@ impl Rules {
         let user = stack.user();
         let Some(root) = user.first() else { return false };
         self.stacks.iter().filter_map(|expected| expected.first()).any(|first| same_frame(root, first, false))
+    }
+
+    fn is_on_the_way(&self, stack: &Stack) -> bool {
+        let user = stack.user();
+        let way = |expected: &Vec<Expected>| {
+            let frames = user.iter().zip(&expected[..expected.len().saturating_sub(1)]);
+            frames.take_while(|(one, other)| same_frame(one, other, false)).count()
+        };
+        let (way, rest) = user.split_at(self.stacks.iter().map(way).max().unwrap_or(0));
+        let is_foreign = |frame: &&Frame| {
+            let mut expected = self.stacks.iter().flatten();
+            match unnamed(&frame.name) {
+                Some(Unnamed::At(file, _)) => expected.all(|expected| file != expected.file),
+                Some(Unnamed::Nowhere) => false,
+                None => {
+                    expected.filter_map(|it| it.name.as_deref()).all(|name| !same_name(&frame.name, name))
+                }
+            }
+        };
+        self.has_way
+            && way.iter().any(|frame| frame.name == "main")
+            && !rest.is_empty()
+            && rest.iter().all(is_foreign)
     }
 
     fn same(&self, user: &[&Frame], expected: &[Expected]) -> bool {
@@ -171,13 +200,15 @@ impl Comparison {
         self.samples += other.samples;
         self.whole += other.whole;
         self.exact += other.exact;
+        self.on_the_way += other.on_the_way;
         self.unequal.extend(other.unequal);
         self.unequal.sort_by_key(|stack| std::cmp::Reverse(stack.count));
     }
 
-    /// Returns `true` if at least 999 of 1,000 samples are exact, and there are samples.
+    /// Returns `true` if at least 999 of 1,000 samples behind the start of the program are exact, and there are some.
     pub(crate) fn is_good(&self) -> bool {
-        self.samples > 0 && self.exact * 1000 >= self.samples * 999
+        let behind = self.samples - self.on_the_way;
+        behind > 0 && self.exact * 1000 >= behind * 999 && self.on_the_way * 200 <= self.samples
     }
 }
 
@@ -186,10 +217,11 @@ impl fmt::Display for Comparison {
         let percent = |part: u64| part as f64 * 100.0 / self.samples.max(1) as f64;
         write!(
             f,
-            "{:>6} samples  whole {:>6.2} %  exact {:>6.2} %",
+            "{:>6} samples  whole {:>6.2} %  exact {:>6.2} %  on the way {:>6.2} %",
             self.samples,
             percent(self.whole),
-            percent(self.exact)
+            percent(self.exact),
+            percent(self.on_the_way)
         )?;
         for stack in self.unequal.iter().take(4) {
             let names: Vec<_> = stack.frames.iter().map(|frame| frame.name.as_str()).collect();
@@ -267,6 +299,35 @@ mod tests {
         ] {
             assert_eq!(compared(&rules, line), (1, whole, 0), "{line}");
         }
+    }
+
+    #[test]
+    fn a_program_that_starts_is_on_its_way() {
+        let mut rules = rules(&["_start main l1 leaf"]);
+        assert_eq!(
+            rules.compare(&parse("c;_start;main;strtod 1").unwrap()).on_the_way,
+            0,
+            "only where asked"
+        );
+        rules.has_way = true;
+        for (line, on_the_way) in [
+            ("c;_start;main;strtod 1", 1),
+            ("c;_start;main;l1;dlopen;libc.so.6+0x10 1", 1),
+            ("c;_start;strtod 1", 0),           // not in main
+            ("c;_start;main;leaf 1", 0),        // a frame is missing
+            ("c;_start;main;strtod;l1 1", 0),   // back in what is expected
+            ("c;_start;main;chain+0x99 1", 0),  // somewhere in the program
+            ("c;_start;main;[anonymous] 1", 0), // somewhere
+            ("c;_start;main;l1;leaf;strtod 1", 0),
+            ("c;_start;main;l1 1", 0),
+            ("c;_start;main;l1;leaf 1", 0),
+        ] {
+            assert_eq!(rules.compare(&parse(line).unwrap()).on_the_way, on_the_way, "{line}");
+        }
+        let comparison = Comparison { samples: 1000, exact: 995, on_the_way: 5, ..Comparison::default() };
+        assert!(comparison.is_good());
+        assert!(!Comparison { exact: 993, ..comparison.clone() }.is_good());
+        assert!(!Comparison { exact: 994, on_the_way: 6, ..comparison }.is_good(), "too long a way");
     }
 
     #[test]
