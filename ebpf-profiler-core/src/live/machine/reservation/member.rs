@@ -3,10 +3,10 @@
 use std::fs::File;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::ReservedBy;
-use super::scheduler::{self, LONG_PERIOD, PERIOD, Policy, Thread, Times};
+use super::scheduler::{self, Change, LONG_PERIOD, PERIOD, Policy, Thread, Times};
 
 /// Part of the share that an inactive thread keeps, as a weight beside the 1 of an active one.
 const INACTIVE: f64 = 0.05;
@@ -196,15 +196,29 @@ impl Member {
     /// thread has another policy by then, the timer does nothing; if it has `SCHED_DEADLINE`
     /// again before the time that it exceeded its part by is paid back, it is stopped
     /// *for ever*: nothing starts it again (Linux 6.1, 6.12 and 6.18; `dl_task_timer` and
-    /// `enqueue_task_dl`). A thread that leaves by itself runs, so it isn't stopped. `could_be_stopped` is
-    /// the result of [`Policy::set`].
-    pub(super) fn leave(&mut self, could_be_stopped: bool) {
+    /// `enqueue_task_dl`). A thread that leaves by itself runs, so it isn't stopped.
+    pub(super) fn leave(&mut self, change: Change) {
+        if change == Change::None {
+            return;
+        }
         if let Some((share, _)) = self.set.take() {
             self.still = Duration::ZERO;
             self.away += PERIOD * 2 + scaled(OVERRUN, share);
-            if could_be_stopped {
+            if change == Change::OfWoken {
                 self.away += LONG_PERIOD;
             }
+        }
+    }
+
+    /// Gives its thread the former policy, soon after it was seen to sleep or to wait.
+    pub(super) fn restore(&self) {
+        let begin = Instant::now();
+        // Permitted always.
+        while self.set.is_some()
+            && self.former.set(self.thread).is_ok_and(|change| change == Change::None)
+            && begin.elapsed() < PERIOD
+        {
+            std::thread::sleep(RESTORE_RETRY);
         }
     }
 
@@ -233,6 +247,9 @@ fn scaled(time: Duration, share: f64) -> Duration {
 
 /// Maximum time that a thread stays away from the reservation after one overrun.
 const MAX_AWAY: Duration = Duration::from_secs(3600);
+
+/// Wait before a thread that runs is tried again.
+const RESTORE_RETRY: Duration = Duration::from_micros(200);
 
 /// Time without a CPU after which a ready thread counts as stopped by the kernel.
 const STOPPED: Duration = Duration::from_millis(500);
@@ -293,13 +310,13 @@ mod tests {
         let mut thread = Checked::new();
         assert!(thread.check(1, 19, true));
         assert!(!thread.check(1005, 0, true), "1 s more than its quarter");
-        thread.member.leave(false);
+        thread.member.leave(Change::Made);
         let away = thread.member.away;
         assert_eq!(away, Duration::from_secs(4) + PERIOD * 2 + OVERRUN * 4);
         let mut checks = 0;
         while !thread.check(0, 20, true) {
             checks += 1;
-            thread.member.leave(false);
+            thread.member.leave(Change::Made);
         }
         assert_eq!(checks + 1, away.as_millis() / 20);
         thread.member.fixed = Some(0.25);

@@ -20,7 +20,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use self::member::{Member, Signals, Situation};
-use self::scheduler::Policy;
+use self::scheduler::{Change, Policy};
 pub(in crate::live::machine) use self::scheduler::{Thread, is_ready};
 pub(in crate::live) use self::spawn::spawn;
 use super::broker::{Broker, WeakBroker};
@@ -258,14 +258,11 @@ impl Inner {
     fn remove(&self, state: &mut State, keeps_policy: bool, is_it: impl Fn(&Member) -> bool) {
         let Some(index) = state.members.iter().position(is_it) else { return };
         let member = state.members.swap_remove(index);
-        if member.set.is_some() && !keeps_policy {
-            // Permitted always.
-            let _ = member.former.set(member.thread);
+        if !keeps_policy {
+            member.restore();
         }
         if state.members.iter().all(|member| member.thread.process.is_some()) {
-            for member in state.members.drain(..).filter(|member| member.set.is_some()) {
-                let _ = member.former.set(member.thread);
-            }
+            state.members.drain(..).for_each(|member| member.restore());
             self.left.notify_all();
         }
         self.divide(state);
@@ -399,11 +396,13 @@ fn set(member: &mut Member, part: f64, by: &mut ReservedBy) {
         (Some((_, true)), _) => Policy::round_robin().set(member.thread).ok(),
         _ => member.former.set(member.thread).ok(),
     };
-    if let Some(could_be_stopped) = changed {
+    if let Some(change) = changed {
         if wanted.is_none() && *by == ReservedBy::Deadline {
-            member.leave(could_be_stopped);
+            member.leave(change);
         }
-        member.set = wanted;
+        if change != Change::None {
+            member.set = wanted;
+        }
     } else if is_wanted {
         *by = match *by {
             ReservedBy::Deadline => ReservedBy::RoundRobin,

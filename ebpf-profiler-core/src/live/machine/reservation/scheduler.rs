@@ -9,6 +9,8 @@ use std::os::unix::thread::JoinHandleExt;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use super::super::this_thread;
+
 /// `struct sched_attr` of the kernel, in its first version.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,6 +49,17 @@ pub(super) const LONG_PERIOD: Duration = Duration::from_millis(1100);
 /// thread at the next timer interrupt, and the time until then is paid back in parts of this size.
 const MIN_RUNTIME: Duration = Duration::from_micros(400);
 
+/// Result of the change of a policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "it may be to repeat"]
+pub(super) enum Change {
+    Made,
+    /// The thread may not get a reservation again for [`LONG_PERIOD`], as the kernel could stop it.
+    OfWoken,
+    /// The thread runs, and is to be tried later.
+    None,
+}
+
 impl Policy {
     /// Returns the reservation of a share of one CPU.
     pub(super) fn deadline(share: f64) -> Policy {
@@ -78,28 +91,34 @@ impl Policy {
         Policy { runtime, deadline: period, period, ..Policy::deadline(0.0) }
     }
 
-    /// Sets this policy for a thread. Returns `true` if it may not get a reservation again for
-    /// [`LONG_PERIOD`], as the kernel could stop it.
+    /// Sets this policy for a thread.
     ///
     /// The kernel keeps the reservation of a *sleeping* thread that gets another policy, for all
     /// time: after some of them no program of the machine can reserve anything (Linux 6.18,
-    /// `switched_from_dl`). So it is reduced to nothing before. A thread that runs gives it back;
-    /// with a reservation of nothing it would be stopped.
+    /// `switched_from_dl`). So a thread that loses its reservation is treated by its state:
+    ///
+    /// | thread | then |
+    /// | --- | --- |
+    /// | sleeps | its reservation is reduced to nothing before |
+    /// | has used up its part, and is stopped | it gives its reservation back; with one of nothing it would stay stopped |
+    /// | runs, and may fall asleep right now | nothing is changed: its part is enough |
     ///
     /// # Errors
     ///
     /// Fails without CAP_SYS_NICE, and if the kernel has no such share left.
-    pub(super) fn set(self, thread: Thread) -> io::Result<bool> {
+    pub(super) fn set(self, thread: Thread) -> io::Result<Change> {
         let is_reserved = |policy: &Policy| policy.policy == SCHED_DEADLINE;
         let loses = !is_reserved(&self) && Policy::of(thread.tid).as_ref().is_ok_and(is_reserved);
         let sleeps = loses && !is_ready(thread);
         if sleeps {
             // Not permitted where the period may not be that long.
             let _ = Policy::nothing().change(thread.tid);
+        } else if loses && thread.is_other() && thread.runs() {
+            return Ok(Change::None);
         }
         self.change(thread.tid)?;
         // It may have been woken in between.
-        Ok(sleeps && is_ready(thread))
+        Ok(if sleeps && is_ready(thread) { Change::OfWoken } else { Change::Made })
     }
 
     fn change(self, tid: u32) -> io::Result<()> {
@@ -159,6 +178,28 @@ impl Thread {
         tids.map(move |tid| Thread { process: Some(process), tid })
     }
 
+    fn is_other(self) -> bool {
+        self.process.is_some() || self.tid != this_thread::id()
+    }
+
+    /// Returns `true` if it has a CPU, or may have one: the time of another process's thread is known
+    /// too late.
+    fn runs(self) -> bool {
+        let Some(before) = self.cpu_time() else { return true };
+        std::thread::sleep(RUN_CHECK);
+        self.cpu_time() != Some(before)
+    }
+
+    /// Returns the CPU time of a thread of this process up to now.
+    fn cpu_time(self) -> Option<(i64, i64)> {
+        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // The reverse of `id`, and the bits of a thread's time in the scheduler's precision.
+        let clock = (!self.tid as libc::clockid_t) << 3 | 6;
+        // SAFETY: the call writes one `timespec`.
+        let error = unsafe { libc::clock_gettime(clock, &raw mut time) };
+        (self.process.is_none() && error == 0).then_some((time.tv_sec, time.tv_nsec))
+    }
+
     /// Returns the path of a file about it.
     fn path(self, file: &str) -> String {
         let tid = self.tid;
@@ -168,6 +209,10 @@ impl Thread {
         }
     }
 }
+
+/// Time after which a thread that is ready and has a reservation has run, unless it is stopped. One that
+/// is being woken runs after a few microseconds.
+const RUN_CHECK: Duration = Duration::from_micros(250);
 
 /// Times of a thread since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -232,7 +277,9 @@ fn parse_runnable(text: &str) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::this_thread;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::mpsc::sync_channel;
+
     use super::*;
 
     #[test]
@@ -248,10 +295,59 @@ mod tests {
     fn policy_of_thread_can_be_set_again() {
         let tid = this_thread::id();
         let policy = Policy::of(tid).unwrap();
-        policy.set(Thread::own(tid)).unwrap();
+        assert_eq!(policy.set(Thread::own(tid)).unwrap(), Change::Made);
         assert_eq!(Policy::of(tid).unwrap(), policy);
         assert!(policy.is_ordinary());
         assert!(!Policy::deadline(0.1).is_ordinary() && !Policy::round_robin().is_ordinary());
+    }
+
+    #[test]
+    fn thread_loses_its_reservation_when_it_has_used_up_its_part() {
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let (send_id, receive_id) = sync_channel(1);
+            let is_over = &is_over;
+            scope.spawn(move || {
+                send_id.send(this_thread::id()).unwrap();
+                while !is_over.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
+            let thread = Thread::own(receive_id.recv().unwrap());
+            let former = Policy::of(thread.tid).unwrap();
+            // It is stopped for 9 tenths of each period.
+            if Policy::deadline(0.1).set(thread).is_ok() {
+                let mut changes = Vec::new();
+                while changes.last() != Some(&Change::Made) {
+                    changes.push(former.set(thread).unwrap());
+                    assert!(changes.len() < 1000, "it is never stopped");
+                    let is_reserved = !Policy::of(thread.tid).unwrap().is_ordinary();
+                    assert_eq!(is_reserved, changes.last() == Some(&Change::None));
+                }
+            }
+            is_over.store(true, Ordering::Relaxed);
+        });
+    }
+
+    #[test]
+    fn running_thread_is_told_from_a_stopped_one() {
+        let thread = Thread::own(this_thread::id());
+        assert!(!thread.is_other());
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                // It sees this one run or sleep.
+                while !thread.runs() {}
+                while thread.runs() {}
+                is_over.store(true, Ordering::Relaxed);
+            });
+            let mut sum = 0u64;
+            while !is_over.load(Ordering::Relaxed) {
+                (0..1 << 20).for_each(|number| sum = std::hint::black_box(sum.wrapping_add(number)));
+                std::thread::sleep(Duration::from_millis(2));
+            }
+        });
+        assert!(Thread { process: Some(std::process::id()), ..thread }.runs(), "nobody knows");
     }
 
     #[test]
@@ -263,10 +359,10 @@ mod tests {
         }
         let former = Policy::of(thread.tid).unwrap();
         let is_permitted = Policy::deadline(0.3).set(thread).is_ok();
-        former.set(thread).unwrap();
+        assert_eq!(former.set(thread).unwrap(), Change::Made, "it sleeps");
         for _ in 0..20 {
             assert_eq!(Policy::deadline(0.3).set(thread).is_ok(), is_permitted);
-            assert!(!former.set(thread).unwrap(), "it sleeps");
+            assert_eq!(former.set(thread).unwrap(), Change::Made, "it sleeps");
             assert_eq!(Policy::of(thread.tid).unwrap(), former);
         }
         sleeper.kill().unwrap();
