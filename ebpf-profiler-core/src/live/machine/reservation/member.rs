@@ -70,6 +70,8 @@ pub(super) struct Member {
     times: Times,
     /// Time since it last worked.
     idle: Duration,
+    /// It waited for a CPU at the last check: it has work, though it couldn't say so yet.
+    waits: bool,
     /// Time that is left of its share with a real-time policy, in nanoseconds.
     credit: i64,
     /// Time until it may have the reservation again, see [`Member::leave`].
@@ -103,6 +105,7 @@ impl Member {
             is_reserved: fixed.is_some(),
             set: None,
             idle: Duration::ZERO,
+            waits: false,
             credit: BURST.as_nanos() as i64,
             away: Duration::ZERO,
             still: Duration::ZERO,
@@ -132,7 +135,7 @@ impl Member {
     pub(super) fn weight(&self) -> f64 {
         if self.fixed.is_some() || !self.is_reserved {
             0.0
-        } else if self.signals.is_busy() && self.idle < INACTIVE_AFTER {
+        } else if (self.signals.is_busy() || self.waits) && self.idle < INACTIVE_AFTER {
             1.0
         } else {
             INACTIVE
@@ -158,6 +161,7 @@ impl Member {
         let wait = times.wait.saturating_sub(self.times.wait);
         let wait = if times == self.times { self.wait_until_now(elapsed) } else { wait };
         self.times = times;
+        self.waits = wait > elapsed / 4;
         self.idle = if run + wait < elapsed / 50 { self.idle + elapsed } else { Duration::ZERO };
         let share = self.set.map_or(0.0, |(share, _)| share);
         let granted = elapsed.mul_f64(share);
@@ -185,9 +189,9 @@ impl Member {
     /// Returns how long it has waited since the last check if its times are the same as then.
     ///
     /// The kernel counts a wait when it ends: in a control group with little CPU time, after
-    /// seconds.
+    /// seconds. A small part that was exceeded up to a timer interrupt takes some periods to pay back.
     fn wait_until_now(&self, elapsed: Duration) -> Duration {
-        if !self.is_reserved && scheduler::is_ready(self.thread) { elapsed } else { Duration::ZERO }
+        if scheduler::is_ready(self.thread) { elapsed } else { Duration::ZERO }
     }
 
     /// Notes that it lost the reservation, and decides when it may have it again.
@@ -349,6 +353,16 @@ mod tests {
         assert_eq!(thread.member.weight(), INACTIVE);
         thread.check(2, 2, true);
         assert_eq!(thread.member.weight(), 1.0);
+        // This thread is ready: it runs.
+        thread.member.thread.tid = crate::live::machine::this_thread::id();
+        for _ in 0..8 {
+            thread.check(0, 0, true);
+        }
+        assert_eq!(thread.member.weight(), 1.0, "it is stopped, but has work");
+        thread.member.signals.set_busy(false);
+        assert_eq!(thread.member.weight(), 1.0, "it couldn't say that it was woken");
+        thread.check(1, 0, true);
+        assert_eq!(thread.member.weight(), INACTIVE);
     }
 
     #[test]
