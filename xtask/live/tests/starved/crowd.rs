@@ -1,9 +1,9 @@
 //! Busy programs, each in a session of its own.
 
-use std::fs;
+use std::io::Read as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Interpreters and their programs. Each runs `inner`, called by `middle`.
 const PROGRAMS: [(&str, &str); 6] = [
@@ -14,9 +14,6 @@ const PROGRAMS: [(&str, &str); 6] = [
     ("ruby", "busy.rb"),
     ("luajit", "busy.lua"),
 ];
-
-/// Clock ticks of `/proc/PID/stat` in a second.
-const TICKS: f64 = 100.0;
 
 /// Programs that end by themselves, and are killed on drop.
 pub(crate) struct Crowd(Vec<Child>);
@@ -32,17 +29,18 @@ impl Crowd {
             let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/starved/programs");
             let mut command = Command::new("setsid");
             command.arg(interpreter).arg(PathBuf::from(folder).join(program)).arg(life.as_secs().to_string());
-            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap()
         };
         Crowd(programs.iter().cycle().take(count).map(start).collect())
     }
 
-    /// Waits until each program has worked for some time: none is still being loaded.
-    pub(crate) fn wait_until_all_work(&self) {
-        let end = Instant::now() + Duration::from_secs(60);
-        while self.0.iter().any(|child| cpu_time(child.id()) < 0.1) {
-            assert!(Instant::now() < end, "programs don't start to work");
-            std::thread::sleep(Duration::from_millis(50));
+    /// Waits until each program has said that it works: none is still being loaded, which takes
+    /// CPython some 200 ms of CPU time, and here a hundred times that.
+    pub(crate) fn wait_until_all_work(&mut self) {
+        for child in &mut self.0 {
+            let mut line = [0; 6];
+            child.stdout.as_mut().unwrap().read_exact(&mut line).expect("it works before it ends");
+            assert_eq!(&line, b"works\n");
         }
     }
 
@@ -60,13 +58,4 @@ impl Drop for Crowd {
             let _ = child.wait();
         }
     }
-}
-
-/// Returns the CPU time of a process, in seconds.
-fn cpu_time(pid: u32) -> f64 {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_ascii_whitespace().collect();
-    let field =
-        |index: usize| fields.get(index).and_then(|field| field.parse::<f64>().ok()).unwrap_or_default();
-    (field(11) + field(12)) / TICKS
 }

@@ -18,10 +18,11 @@ const VERSION_2: (&str, &[(&str, &str)]) =
 pub(crate) struct SmallGroup {
     root: &'static Path,
     path: PathBuf,
+    files: &'static [(&'static str, &'static str)],
 }
 
 impl SmallGroup {
-    /// Puts this process into a new group.
+    /// Puts this process into a new group, which has as much as others.
     pub(crate) fn enter() -> io::Result<SmallGroup> {
         let is_version_1 = Path::new(VERSION_1.0).join("cpu.shares").exists();
         let (root, files) = if is_version_1 { VERSION_1 } else { VERSION_2 };
@@ -29,13 +30,16 @@ impl SmallGroup {
         if !is_version_1 {
             fs::write(root.join("cgroup.subtree_control"), "+cpu")?;
         }
-        let group = SmallGroup { root, path: root.join(format!("ebpf-starved-{}", std::process::id())) };
+        let group =
+            SmallGroup { root, path: root.join(format!("ebpf-starved-{}", std::process::id())), files };
         fs::create_dir(&group.path)?;
-        for (name, value) in files {
-            fs::write(group.path.join(name), value)?;
-        }
         move_to(&group.path)?;
         Ok(group)
+    }
+
+    /// Makes it small.
+    pub(crate) fn shrink(&self) -> io::Result<()> {
+        self.files.iter().try_for_each(|(name, value)| fs::write(self.path.join(name), value))
     }
 }
 

@@ -65,7 +65,7 @@ struct Shares {
 fn reserved_profiler_has_whole_stacks() {
     test_needs::root!();
     test_needs::programs!("node", "perl", "php", "python3", "setsid");
-    let crowd = Crowd::start(PROGRAMS, LIFE);
+    let mut crowd = Crowd::start(PROGRAMS, LIFE);
     crowd.wait_until_all_work();
     let reservation = Reservation::cpu(0.25);
     // As a program does that waits for its profiler alone.
@@ -82,7 +82,7 @@ fn reserved_profiler_has_whole_stacks() {
 fn profiler_without_reservation_keeps_innermost_functions() {
     test_needs::root!();
     test_needs::programs!("node", "perl", "php", "python3", "setsid");
-    let crowd = Crowd::start(PROGRAMS, LIFE);
+    let mut crowd = Crowd::start(PROGRAMS, LIFE);
     crowd.wait_until_all_work();
     let shares = profile(builder(), &crowd);
     println!("not reserved: {shares:?}");
@@ -103,7 +103,7 @@ mod matrix {
         let _reserved = reservation.enter();
         let profiler = builder().reserve(reservation.clone()).start();
         let profiler = profiler.unwrap_or_else(|error| panic!("{error}"));
-        let crowd = Crowd::start(PROGRAMS, LIFE);
+        let mut crowd = Crowd::start(PROGRAMS, LIFE);
         crowd.wait_until_all_work();
         let shares = measure(profiler, &crowd);
         println!("there first: {shares:?}, {:?}", reservation.stats());
@@ -117,7 +117,7 @@ mod matrix {
     fn reserved_profiler_with_a_broker_has_whole_stacks() {
         test_needs::root!();
         test_needs::programs!("node", "perl", "php", "python3", "setsid");
-        let crowd = Crowd::start(PROGRAMS, LIFE);
+        let mut crowd = Crowd::start(PROGRAMS, LIFE);
         crowd.wait_until_all_work();
         let file = std::env::temp_dir().join(format!("starved-{}.folded", std::process::id()));
         let mut command = Command::new("setsid");
@@ -149,11 +149,13 @@ mod matrix {
     fn reserved_profiler_in_a_small_control_group_has_whole_stacks() {
         test_needs::root!();
         test_needs::programs!("node", "perl", "php", "python3", "setsid");
-        let crowd = Crowd::start(PROGRAMS, LIFE);
+        let mut crowd = Crowd::start(PROGRAMS, LIFE);
         crowd.wait_until_all_work();
         let reservation = Reservation::cpu(0.25);
         let group = SmallGroup::enter().unwrap();
         let reserved = reservation.enter();
+        // No earlier: until it asks for its part, a thread gets 4 ms in half a minute.
+        group.shrink().unwrap();
         let shares = profile(builder().reserve(reservation.clone()), &crowd);
         println!("small group: {shares:?}, {:?}", reservation.stats());
         drop(reserved);
@@ -216,6 +218,18 @@ fn measure(profiler: Profiler, crowd: &Crowd) -> Shares {
         *unnamed.entry(format!("{} {why:?}", sample.thread().name)).or_default() += sample.timestamps().len();
     }
     println!("not named: {unnamed:?}");
+    let seconds: Vec<_> = (since..until)
+        .step_by(1_000_000_000)
+        .map(|begin| {
+            let in_second = |sample: &Sample<'_>| {
+                let times = sample.timestamps().iter();
+                times.filter(|&&time| (begin..begin + 1_000_000_000).contains(&time)).count()
+            };
+            let unnamed = profile.samples().filter(|sample| of_crowd(sample) && !is_named(sample));
+            unnamed.map(|sample| in_second(&sample)).sum::<usize>()
+        })
+        .collect();
+    println!("not named in each second: {seconds:?}");
     let share = |part: usize, all: usize| part as f64 / all as f64;
     Shares { delivered: share(all, ticks), named: share(named, own), end }
 }
