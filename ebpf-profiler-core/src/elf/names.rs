@@ -3,6 +3,7 @@
 
 use std::ffi::CStr;
 
+use hashbrown::HashMap;
 use object::elf::{STT_FUNC, STT_GNU_IFUNC, STT_OBJECT, STT_TLS, Sym64};
 use object::{LittleEndian as LE, pod};
 
@@ -13,6 +14,12 @@ const MAX_TABLE: u64 = 128 << 20;
 
 /// Bytes of names per read.
 const CHUNK: u64 = 64 << 10;
+
+/// The same where whole names are kept, and some are read twice.
+const PIECE: u64 = 256 << 10;
+
+/// Maximum size of names that are kept, in bytes.
+const MAX_KEPT: usize = 8 << 20;
 
 /// Bytes of symbols per read: whole ones.
 const SYMBOLS: u64 = size_of::<Sym64<LE>>() as u64 * 4096;
@@ -79,20 +86,70 @@ impl Elf {
     fn for_each_of(&self, kind: u32, mut each: impl FnMut(&[u8], Symbol)) {
         let Some((symbols, names)) = self.symbol_table(kind) else { return };
         let Ok(names) = self.bytes(names.0, names.1) else { return };
-        for at in (0..symbols.1).step_by(SYMBOLS as usize) {
-            let start = symbols.0.saturating_add(at);
-            let Ok(symbols) = self.bytes(start, SYMBOLS.min(symbols.1 - at)) else { return };
-            for symbol in pod::slice_from_all_bytes::<Sym64<LE>>(&symbols).unwrap_or_default() {
-                if symbol.st_shndx.get(LE) == object::elf::SHN_UNDEF {
-                    continue;
+        self.for_each_entry(symbols, |offset, symbol| {
+            each(name(names.get(offset as usize..).unwrap_or_default()), symbol);
+        });
+    }
+
+    /// Calls `each` with the name and symbol of every defined entry of `.symtab` whose name begins with
+    /// one of `starts`.
+    ///
+    /// Reads the names in pieces, and keeps these alone: a large program has 20 MB of them. Of a file
+    /// with more than 8 MiB of such names the first ones.
+    pub fn for_each_symbol_with(&self, starts: &[&[u8]], mut each: impl FnMut(&[u8], Symbol)) {
+        let Some((symbols, names)) = self.symbol_table(section_type::SHT_SYMTAB) else { return };
+        let names = self.names_with(names, starts);
+        if names.is_empty() {
+            return;
+        }
+        self.for_each_entry(symbols, |offset, symbol| {
+            if let Some(name) = names.get(&offset) {
+                each(name, symbol);
+            }
+        });
+    }
+
+    /// Calls `each` with the offset of the name, and the symbol, of every defined entry.
+    fn for_each_entry(&self, (start, size): (u64, u64), mut each: impl FnMut(u32, Symbol)) {
+        let mut buffer = Vec::new();
+        for at in (0..size).step_by(SYMBOLS as usize) {
+            buffer.resize(SYMBOLS.min(size - at) as usize, 0);
+            if self.fill(start.saturating_add(at), &mut buffer).is_err() {
+                return;
+            }
+            for symbol in pod::slice_from_all_bytes::<Sym64<LE>>(&buffer).unwrap_or_default() {
+                if symbol.st_shndx.get(LE) != object::elf::SHN_UNDEF {
+                    each(symbol.st_name.get(LE), Symbol::new(symbol));
                 }
-                let name = names.get(symbol.st_name.get(LE) as usize..).unwrap_or_default();
-                let name = &name[..name.len().min(MAX_NAME)];
-                // Many times as fast as a loop over the bytes.
-                let name = CStr::from_bytes_until_nul(name).map_or(name, CStr::to_bytes);
-                each(name, Symbol::new(symbol));
             }
         }
+    }
+
+    /// Returns the names that begin with one of `starts`, by their offsets. A name may be the end of
+    /// another one.
+    fn names_with(&self, (start, size): (u64, u64), starts: &[&[u8]]) -> HashMap<u32, Box<[u8]>> {
+        let searches: Vec<Search<'_>> = starts.iter().map(|start| Search::new(start)).collect();
+        let (mut found, mut bytes, mut buffer) = (HashMap::new(), 0, Vec::new());
+        for at in (0..size).step_by(PIECE as usize) {
+            // A name that begins in this piece may end in the next one.
+            buffer.resize((PIECE + MAX_NAME as u64).min(size - at) as usize, 0);
+            if self.fill(start.saturating_add(at), &mut buffer).is_err() {
+                break;
+            }
+            for search in &searches {
+                let mut from = 0;
+                while let Some(position) = search.find(&buffer, from).filter(|&it| (it as u64) < PIECE) {
+                    let name = name(&buffer[position..]);
+                    bytes += name.len();
+                    if bytes > MAX_KEPT {
+                        return found;
+                    }
+                    found.insert((at + position as u64) as u32, name.into());
+                    from = position + 1;
+                }
+            }
+        }
+        found
     }
 
     /// Returns `true` if the name of any symbol of `.symtab` ends with one of `names`.
@@ -101,12 +158,13 @@ impl Elf {
     pub fn has_symbol(&self, names: &[&str]) -> bool {
         let Some((_, (start, size))) = self.symbol_table(section_type::SHT_SYMTAB) else { return false };
         let wanted: Vec<Vec<u8>> = names.iter().map(|name| name.bytes().chain([0]).collect()).collect();
+        let searches: Vec<Search<'_>> = wanted.iter().map(|wanted| Search::new(wanted)).collect();
         let overlap = wanted.iter().map(Vec::len).max().unwrap_or(0) as u64;
         let mut buffer = Vec::new();
         (0..size).step_by(CHUNK as usize).any(|at| {
             buffer.resize((CHUNK + overlap).min(size - at) as usize, 0);
             self.fill(start.saturating_add(at), &mut buffer).is_ok()
-                && wanted.iter().any(|wanted| contains(&buffer, wanted))
+                && searches.iter().any(|search| search.find(&buffer, 0).is_some())
         })
     }
 
@@ -120,19 +178,40 @@ impl Elf {
     }
 }
 
-/// Returns `true` if `bytes` contains `wanted`, by the Boyer-Moore-Horspool search.
-fn contains(bytes: &[u8], wanted: &[u8]) -> bool {
-    let Some((&last, rest)) = wanted.split_last() else { return true };
-    let mut steps = [wanted.len(); 256];
-    rest.iter().zip((1..wanted.len()).rev()).for_each(|(&byte, step)| steps[usize::from(byte)] = step);
-    let mut at = 0;
-    while let Some(&end) = bytes.get(at + rest.len()) {
-        if end == last && bytes[at..].starts_with(wanted) {
-            return true;
-        }
-        at += steps[usize::from(end)];
+/// Returns the name at the begin of some bytes.
+fn name(bytes: &[u8]) -> &[u8] {
+    let bytes = &bytes[..bytes.len().min(MAX_NAME)];
+    // Many times as fast as a loop over the bytes.
+    CStr::from_bytes_until_nul(bytes).map_or(bytes, CStr::to_bytes)
+}
+
+/// A search for a string by Boyer, Moore and Horspool.
+struct Search<'a> {
+    wanted: &'a [u8],
+    /// Distance to the next possible position, by the byte at the end of this one.
+    steps: [usize; 256],
+}
+
+impl Search<'_> {
+    fn new(wanted: &[u8]) -> Search<'_> {
+        let mut steps = [wanted.len().max(1); 256];
+        let before_last = &wanted[..wanted.len().saturating_sub(1)];
+        let distances = (1..wanted.len()).rev();
+        before_last.iter().zip(distances).for_each(|(&byte, step)| steps[usize::from(byte)] = step);
+        Search { wanted, steps }
     }
-    false
+
+    /// Returns the first position of the string in `bytes` that is not before `from`.
+    fn find(&self, bytes: &[u8], mut from: usize) -> Option<usize> {
+        let last = self.wanted.len().checked_sub(1)?;
+        while let Some(&end) = bytes.get(from + last) {
+            if end == self.wanted[last] && bytes[from..].starts_with(self.wanted) {
+                return Some(from);
+            }
+            from += self.steps[usize::from(end)];
+        }
+        None
+    }
 }
 
 #[cfg(test)]
@@ -181,6 +260,37 @@ mod tests {
             });
             assert_eq!(count, 10_000);
         }
+    }
+
+    #[test]
+    fn finds_names_by_their_starts() {
+        for (length, seen) in [(5, 5), (1 << 20, MAX_NAME)] {
+            let (elf, mut count) = (with_name(length), 0);
+            elf.for_each_symbol_with(&[b"y", b"xxx"], |name, symbol| {
+                assert_eq!((name.len(), symbol.address), (seen, 0x1000));
+                count += 1;
+            });
+            assert_eq!(count, 10_000);
+            elf.for_each_symbol_with(&[b"xxy"], |_, _| count += 1);
+            assert_eq!(count, 10_000);
+        }
+        let elf = Elf::open(std::fs::File::open("/proc/self/exe").unwrap()).unwrap();
+        let start = b"_ZN".as_slice();
+        let (mut expected, mut found) = (Vec::new(), Vec::new());
+        elf.for_each_symbol(|name, symbol| {
+            if name.starts_with(start) {
+                expected.push((name.to_vec(), symbol));
+            }
+        });
+        elf.for_each_symbol_with(&[b"no such symbol", start], |name, symbol| {
+            found.push((name.to_vec(), symbol));
+        });
+        assert!(expected.len() > 1000);
+        assert!(found == expected, "{} of {}", found.len(), expected.len());
+    }
+
+    fn contains(bytes: &[u8], wanted: &[u8]) -> bool {
+        Search::new(wanted).find(bytes, 0).is_some()
     }
 
     #[test]

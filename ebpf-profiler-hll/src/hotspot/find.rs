@@ -7,7 +7,7 @@ use ebpf_profiler_core::language::{Attachment, Reason, Runtime, Target};
 
 use super::attach;
 use super::tables::TableSymbols;
-use super::virtual_thread::VirtualThreadSymbols;
+use super::virtual_thread::{self, VirtualThreadSymbols};
 
 /// A file that holds HotSpot.
 #[derive(Clone, Debug)]
@@ -25,12 +25,16 @@ pub(super) struct HiddenSymbols {
     pub(super) virtual_threads: VirtualThreadSymbols,
 }
 
+/// Symbol of the list of stub routines.
+const STUBS: &[u8] = b"_ZN12StubCodeDesc5_listE";
+
 /// Returns the runtime in a file, `None` if it holds none.
 pub(super) fn find(elf: &Elf) -> Option<File> {
     let tables = TableSymbols::find(elf)?;
     let mut hidden = HiddenSymbols::default();
-    elf.for_each_symbol(|name, symbol| {
-        if name == b"_ZN12StubCodeDesc5_listE" {
+    let starts: Vec<&[u8]> = virtual_thread::NAMES.into_iter().chain([STUBS]).collect();
+    elf.for_each_symbol_with(&starts, |name, symbol| {
+        if name == STUBS {
             hidden.stubs = Some(symbol.address);
         }
         hidden.virtual_threads.add(name, symbol.address);

@@ -27,7 +27,7 @@ const GENERATIONAL: usize = 11;
 const ENTER_SPECIAL: usize = 12;
 
 /// Names of the variables.
-const NAMES: [&[u8]; 13] = [
+pub(super) const NAMES: [&[u8]; 13] = [
     b"_ZN12StubRoutines19_cont_returnBarrierE",
     b"_ZN17ContinuationEntry10_return_pcE",
     b"_ZN28jdk_internal_vm_Continuation12_tail_offsetE",

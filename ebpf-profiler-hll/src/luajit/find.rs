@@ -66,7 +66,7 @@ pub(super) fn find(elf: &Elf) -> Option<File> {
         if !elf.has_symbol(&[MARK]) {
             return None;
         }
-        elf.for_each_symbol(|name, symbol| {
+        elf.for_each_symbol_with(&[GET_HOOK_MASK.as_bytes()], |name, symbol| {
             if name == GET_HOOK_MASK.as_bytes() {
                 accessor = Some(symbol.address);
             }

@@ -20,7 +20,8 @@ impl<'a> Symbols<'a> {
         }
         let mut symbols = Symbols { exports, hidden: HashMap::new() };
         if !NEEDED.iter().all(|names| names.iter().any(exported)) {
-            elf.for_each_symbol(|name, symbol| {
+            let starts: Vec<&[u8]> = WANTED.iter().map(|name| name.as_bytes()).collect();
+            elf.for_each_symbol_with(&starts, |name, symbol| {
                 if let Some(wanted) = WANTED.iter().find(|wanted| wanted.as_bytes() == name) {
                     symbols.hidden.insert(*wanted, symbol);
                 }

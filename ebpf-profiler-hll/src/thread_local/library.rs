@@ -75,7 +75,7 @@ fn glibc(elf: &Elf, exports: Option<&Exports<'_>>) -> Option<Library> {
     let mut places =
         NAMES.map(|name| exports.and_then(|exports| exports.get(name)).map(|symbol| symbol.address));
     if places[0].is_none() && elf.has_symbol(&NAMES[..1]) {
-        elf.for_each_symbol(|name, symbol| {
+        elf.for_each_symbol_with(&NAMES.map(str::as_bytes), |name, symbol| {
             if let Some(index) = NAMES.iter().position(|wanted| wanted.as_bytes() == name) {
                 places[index] = Some(symbol.address);
             }

@@ -31,7 +31,8 @@ impl Symbols {
     /// Reads the symbol table of a file.
     pub(super) fn read(elf: &Elf) -> Symbols {
         let mut symbols = Symbols::default();
-        elf.for_each_symbol(|name, symbol| symbols.add(name, symbol));
+        let starts = [BUILTIN, SIZES.as_bytes(), DISPATCH].into_iter().chain(STATE);
+        elf.for_each_symbol_with(&starts.collect::<Vec<_>>(), |name, symbol| symbols.add(name, symbol));
         symbols
     }
 

@@ -42,7 +42,7 @@ pub(super) fn functions(elf: &Elf) -> Vec<u64> {
     let Some(exports) = elf.exports() else { return found };
     found.extend(BOOTSTRAPS.iter().filter_map(|name| exports.get(name)).map(|symbol| symbol.address));
     if exports.get(GREENLET_TYPE).is_some() {
-        elf.for_each_symbol(|name, symbol| {
+        elf.for_each_symbol_with(&[INITIAL_STUB], |name, symbol| {
             if name == INITIAL_STUB {
                 found.push(symbol.address);
             }
