@@ -1,6 +1,5 @@
 //! The drain thread: empties the kernel's buffers.
 
-use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
@@ -26,7 +25,8 @@ const RETRY: Duration = Duration::from_millis(2);
 /// Wait before a look at the kernel's buffers while the pipeline is behind.
 const BEHIND: Duration = Duration::from_millis(20);
 
-/// Maximum size in bytes of a batch that waits for the pipeline. Beyond it the ring fills, and
+/// Maximum size in bytes of the batch that grows while no further one may wait for the pipeline.
+/// Beyond it samples that are still to be unwound are reduced; if these are few, the ring fills, and
 /// samples are lost.
 const BATCH_BYTES: usize = 4 << 20;
 
@@ -193,7 +193,7 @@ impl Drain {
     /// Moves events from the source to the pipeline; waits up to `wait` for the first.
     fn drain(&mut self, wait: Duration) {
         if !self.has_ended {
-            if !wait.is_zero() && self.shared.batches.load(Ordering::Relaxed) > 1 {
+            if !wait.is_zero() && self.shared.waiting.count() > 1 {
                 // Both threads may share little CPU time.
                 std::thread::sleep(BEHIND);
             }
@@ -210,34 +210,29 @@ impl Drain {
             return;
         }
         self.described.add(&mut self.batch);
-        let fresh = self.used.try_recv().unwrap_or_default();
-        let batch = std::mem::replace(&mut self.batch, fresh);
-        self.shared.batches.fetch_add(1, Ordering::Relaxed);
-        match self.batches.try_send(Message::Batch(batch)) {
-            // The pipeline is behind: further events join this batch.
-            Err(TrySendError::Full(Message::Batch(batch))) if batch.size() < BATCH_BYTES => {
-                self.batch = batch;
-                self.shared.batches.fetch_sub(1, Ordering::Relaxed);
-            }
+        if self.shared.waiting.has_room(self.batch.size()) {
+            self.send_batch();
+        } else if self.batch.size() > BATCH_BYTES {
             // Far behind: what is left of these samples takes a hundredth of the memory.
-            Err(TrySendError::Full(Message::Batch(mut batch))) if batch.has_raw() => {
-                batch.reduce();
-                self.batch = batch;
-                self.shared.batches.fetch_sub(1, Ordering::Relaxed);
+            self.batch.reduce(BATCH_BYTES / 2);
+            if self.batch.size() > BATCH_BYTES {
+                self.send_batch();
             }
-            Err(TrySendError::Full(message)) => self.send(message),
-            Err(TrySendError::Disconnected(_)) => self.is_disconnected = true,
-            Ok(()) => {}
         }
         self.described.resume(&self.batch);
     }
 
+    /// Sends the batch once there is room for it.
+    fn send_batch(&mut self) {
+        let fresh = self.used.try_recv().unwrap_or_default();
+        let batch = std::mem::replace(&mut self.batch, fresh);
+        self.send(Message::Batch(batch));
+    }
+
     fn flush(&mut self, reply: Reply, change: Option<Box<Change>>, ends: Ends) {
         if !self.batch.is_empty() {
-            let batch = std::mem::take(&mut self.batch);
+            self.send_batch();
             self.described.resume(&self.batch);
-            self.shared.batches.fetch_add(1, Ordering::Relaxed);
-            self.send(Message::Batch(batch));
         }
         let counts = self.count();
         let periods = self.budget.as_mut().map(BudgetKeeper::take_periods).unwrap_or_default();
@@ -268,15 +263,24 @@ impl Drain {
     /// Sends a message, once the pipeline has taken an earlier one. Drops it when the deadline of
     /// the pipeline passes.
     fn send(&mut self, mut message: Message) {
+        let size = match &message {
+            Message::Batch(batch) => Some(batch.size()),
+            Message::Flush(_) => None,
+        };
         loop {
-            message = match self.batches.try_send(message) {
-                Ok(()) => return,
-                Err(TrySendError::Disconnected(_)) => {
-                    self.is_disconnected = true;
-                    return;
-                }
-                Err(TrySendError::Full(message)) => message,
-            };
+            if size.is_none_or(|size| self.shared.waiting.has_room(size)) {
+                // Before the pipeline thread can subtract it.
+                size.into_iter().for_each(|size| self.shared.waiting.add(size));
+                message = match self.batches.try_send(message) {
+                    Ok(()) => return,
+                    Err(TrySendError::Disconnected(_)) => {
+                        self.is_disconnected = true;
+                        return;
+                    }
+                    Err(TrySendError::Full(message)) => message,
+                };
+                size.into_iter().for_each(|size| self.shared.waiting.withdraw(size));
+            }
             if self.shared.ending.has_begun() {
                 self.source.stop();
             }

@@ -4,7 +4,7 @@
 //!   Profiler ── commands ──┐                                                  ┌─ queue ──► sink thread ──► Sink
 //!                          ▼                                                  │
 //!   Source ──────────► drain ─── batches ──► pipeline ─── jobs ──► names ─────┤
-//!                      thread    at most 4   thread                thread     └─ queue ──► sink thread ──► Sink
+//!                      thread    ≤ 32 MiB    thread                thread     └─ queue ──► sink thread ──► Sink
 //!                                             │    ▲                 │           at most 4 profiles
 //!                                             ▼    │                 └─ reply ──► take_profile, finish
 //!                                             tables thread, for large files
@@ -15,7 +15,7 @@
 //!
 //! | falls behind | then |
 //! | --- | --- |
-//! | pipeline | batches grow up to 4 MiB each, then samples that are not unwound yet are reduced to their innermost function; at last the kernel's buffers fill and samples are counted as lost |
+//! | pipeline | 32 MiB of batches wait, then one grows up to 4 MiB, then samples that are not unwound yet are reduced to their innermost function, those of processes with most of them first; at last the kernel's buffers fill and samples are counted as lost |
 //! | tables | samples of the files wait up to 5 s, in up to 8 MiB, then lack their callers |
 //! | names | the pipeline goes on collecting into the current profile, which becomes longer ([`SinkStats::merged`]) |
 //! | a sink | the oldest profile of its queue is dropped ([`SinkStats::dropped`]); other sinks are unaffected |
@@ -51,6 +51,8 @@ mod state;
 
 mod tables;
 
+mod waiting;
+
 use std::any::Any;
 use std::collections::VecDeque;
 use std::io;
@@ -70,6 +72,7 @@ use self::pipeline::PipelineThread;
 pub(super) use self::remote::Remote;
 use self::sinks::{Queue, SinkThread};
 pub(super) use self::state::State;
+use self::waiting::{BATCHES, Waiting};
 use super::control::Settings;
 use super::interval::Interval;
 use crate::live::error::{OptionError, StopError};
@@ -91,8 +94,8 @@ use crate::sink::Sink;
 use crate::symbol::{NoSymbols, Symbolizer};
 use crate::trace::Frame;
 
-/// Maximum number of batches between the drain thread and the pipeline thread.
-const BATCHES: usize = 4;
+/// Maximum number of batches whose memory is used again.
+const USED: usize = 4;
 
 /// Receives a finished profile; `None` if only the sinks get it.
 type Reply = Option<Sender<Profile>>;
@@ -177,8 +180,7 @@ struct Shared {
     last: Mutex<Option<Receiver<Profile>>>,
     /// Ids of the profiler's threads.
     tids: Mutex<Vec<u32>>,
-    /// Batches that the pipeline thread has not taken.
-    batches: AtomicUsize,
+    waiting: Waiting,
     /// Jobs that the names thread has not finished.
     jobs: AtomicUsize,
     /// The last profile while the names thread symbolizes it.
@@ -224,7 +226,7 @@ impl Shared {
             settings: Mutex::new(settings),
             last: Mutex::default(),
             tids: Mutex::default(),
-            batches: AtomicUsize::new(0),
+            waiting: Waiting::default(),
             jobs: AtomicUsize::new(0),
             unnamed: Mutex::default(),
             reservation,
@@ -325,7 +327,7 @@ impl Threads {
         let (reservation, broker) = (parts.reservation.clone(), parts.broker.clone());
         let shared = Arc::new(Shared::new(parts.settings.clone(), reservation, enricher, broker));
         let (batches_in, batches_out) = sync_channel(BATCHES);
-        let (used_in, used_out) = sync_channel(BATCHES);
+        let (used_in, used_out) = sync_channel(USED);
         let (jobs_in, jobs_out) = channel();
         let (alive, running) = channel();
         let Parts {

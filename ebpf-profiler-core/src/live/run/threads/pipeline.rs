@@ -34,6 +34,9 @@ const MAX_JOBS: usize = 2;
 /// Maximum number of intervals in one profile. A longer profile is dropped: its memory grows with every sample.
 const MAX_MERGED: u64 = 60;
 
+/// Maximum size in bytes of a batch whose memory is used again.
+const MAX_USED: usize = 1 << 20;
+
 /// Interval between two checks of the processes that were asked for.
 const CHECK: Duration = Duration::from_millis(250);
 
@@ -121,7 +124,7 @@ impl PipelineThread {
         let shared = self.shared.clone();
         self.pipeline.registry().build_until(move || shared.ending.is_past(Stage::Tables));
         let shared = self.shared.clone();
-        self.pipeline.registry().read_ahead(move || shared.batches.load(Ordering::Relaxed) as u64);
+        self.pipeline.registry().read_ahead(move || shared.waiting.count() as u64);
         let mut running = self.pipeline.registry().running();
         // Held until no message waits.
         let mut raised = None;
@@ -194,20 +197,25 @@ impl PipelineThread {
         }
         // Further samples of these processes stay incomplete until their tables are there.
         // While further batches wait, events do so in the kernel's buffers.
-        if self.shared.batches.fetch_sub(1, Ordering::Relaxed) > 1 || batch.has_raw() {
+        let (size, more_wait) = (batch.size(), self.shared.waiting.begin());
+        if more_wait || batch.has_raw() {
             raised.get_or_insert_with(priority::raised);
         }
-        let ending = &self.shared.ending;
-        if ending.has_begun() {
-            return self.rest.append(&mut batch);
+        if self.shared.ending.has_begun() {
+            self.rest.append(&mut batch);
+            return self.shared.waiting.finish(size);
         }
+        let ending = &self.shared.ending;
         self.pipeline.take_by(&mut batch, &|| ending.urgency());
         let left = self.pipeline.take_left();
         if !left.is_empty() {
             let _ = self.jobs.send(NamesMessage::Left(left));
         }
-        batch.clear();
-        let _ = self.used.try_send(batch);
+        self.shared.waiting.finish(size);
+        if size <= MAX_USED {
+            batch.clear();
+            let _ = self.used.try_send(batch);
+        }
     }
 
     /// Takes the batches that came after the end.
@@ -268,6 +276,7 @@ impl PipelineThread {
 
 impl Drop for PipelineThread {
     fn drop(&mut self) {
+        self.shared.waiting.close();
         self.shared.end();
     }
 }
