@@ -42,9 +42,10 @@ fn each_kind_arrives_with_its_unit_and_total() {
     disk.step("end");
     let most = began.elapsed().as_nanos() as u64;
     let account = agent.end();
+    println!("{account}");
     let sums = wait_for(&file);
     collector.kill();
-    println!("{account}\n{sums:?}");
+    println!("{sums:?}");
     assert_eq!(account.dropped, 0, "{account}");
     let all = |kind: &str| sums.get(&(kind.to_owned(), String::new())).copied().unwrap_or_default();
     let plain = sums.get(&("inuse_space bytes".to_owned(), "plain".to_owned()));
