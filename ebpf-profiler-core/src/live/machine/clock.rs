@@ -37,7 +37,16 @@ pub(in crate::live) fn monotonic() -> u64 {
 
 /// Returns the clock of the CPU time of a thread of this program. It shows 0 once the thread has ended.
 pub(in crate::live) fn of_thread(tid: u32) -> libc::clockid_t {
-    // The kernel's encoding: the bits of the thread id are inverted, then 4 for a thread and 2 for its CPU time.
-    const OF_THREAD: libc::clockid_t = 4 | 2;
-    !(tid as libc::clockid_t) << 3 | OF_THREAD
+    cpu_time(tid, 4)
+}
+
+/// Returns the clock of the CPU time of all threads of a process. It shows 0 once the process has ended.
+pub(in crate::live) fn of_process(pid: u32) -> libc::clockid_t {
+    cpu_time(pid, 0)
+}
+
+/// Returns a clock of CPU time in the kernel's encoding: the inverted bits of an id, then 4 for a thread
+/// and 2 for the precision of the scheduler.
+fn cpu_time(id: u32, kind: libc::clockid_t) -> libc::clockid_t {
+    !(id as libc::clockid_t) << 3 | kind | 2
 }

@@ -3,7 +3,8 @@
 use std::io::Read as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
 
 /// Interpreters and their programs. Each runs `inner`, called by `middle`.
 const PROGRAMS: [(&str, &str); 6] = [
@@ -37,10 +38,19 @@ impl Crowd {
     /// Waits until each program has said that it works: none is still being loaded, which takes
     /// CPython some 200 ms of CPU time, and here a hundred times that.
     pub(crate) fn wait_until_all_work(&mut self) {
+        let (send, works) = channel();
         for child in &mut self.0 {
-            let mut line = [0; 6];
-            child.stdout.as_mut().unwrap().read_exact(&mut line).expect("it works before it ends");
-            assert_eq!(&line, b"works\n");
+            let (mut output, send) = (child.stdout.take().unwrap(), send.clone());
+            std::thread::spawn(move || {
+                let mut line = [0; 6];
+                let is_read = output.read_exact(&mut line).is_ok();
+                send.send(is_read && &line == b"works\n")
+            });
+        }
+        let end = Instant::now() + Duration::from_secs(60);
+        for _ in &self.0 {
+            let left = end.saturating_duration_since(Instant::now());
+            assert_eq!(works.recv_timeout(left), Ok(true), "programs don't start to work");
         }
     }
 

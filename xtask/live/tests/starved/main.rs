@@ -212,24 +212,16 @@ fn measure(profiler: Profiler, crowd: &Crowd) -> Shares {
         "{ticks} ticks, {all} samples, {own} of the programs, {named} named; {} lost, {} late",
         health.lost, health.pipeline.late
     );
-    let mut unnamed = BTreeMap::<String, usize>::new();
+    let (mut reasons, mut seconds) = (BTreeMap::<String, usize>::new(), BTreeMap::<u64, usize>::new());
     for sample in profile.samples().filter(|sample| of_crowd(sample) && !is_named(sample)) {
-        let why = sample.trace().stop();
-        *unnamed.entry(format!("{} {why:?}", sample.thread().name)).or_default() += sample.timestamps().len();
+        let (times, why) = (sample.timestamps(), sample.trace().stop());
+        *reasons.entry(format!("{} {why:?}", sample.thread().name)).or_default() += times.len();
+        for time in times {
+            *seconds.entry(time.saturating_sub(since) / 1_000_000_000).or_default() += 1;
+        }
     }
-    println!("not named: {unnamed:?}");
-    let seconds: Vec<_> = (since..until)
-        .step_by(1_000_000_000)
-        .map(|begin| {
-            let in_second = |sample: &Sample<'_>| {
-                let times = sample.timestamps().iter();
-                times.filter(|&&time| (begin..begin + 1_000_000_000).contains(&time)).count()
-            };
-            let unnamed = profile.samples().filter(|sample| of_crowd(sample) && !is_named(sample));
-            unnamed.map(|sample| in_second(&sample)).sum::<usize>()
-        })
-        .collect();
-    println!("not named in each second: {seconds:?}");
+    println!("not named: {reasons:?}");
+    println!("not named by second: {seconds:?}");
     let share = |part: usize, all: usize| part as f64 / all as f64;
     Shares { delivered: share(all, ticks), named: share(named, own), end }
 }

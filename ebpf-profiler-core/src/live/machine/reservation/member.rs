@@ -70,7 +70,7 @@ pub(super) struct Member {
     times: Times,
     /// Time since it last worked.
     idle: Duration,
-    /// It waited for a CPU at the last check: it has work, though it couldn't say so yet.
+    /// It waited for a CPU at the last check, and so has work.
     waits: bool,
     /// Time that is left of its share with a real-time policy, in nanoseconds.
     credit: i64,
@@ -202,9 +202,6 @@ impl Member {
     /// *for ever*: nothing starts it again (Linux 6.1, 6.12 and 6.18; `dl_task_timer` and
     /// `enqueue_task_dl`). A thread that leaves by itself runs, so it isn't stopped.
     pub(super) fn leave(&mut self, change: Change) {
-        if change == Change::None {
-            return;
-        }
         if let Some((share, _)) = self.set.take() {
             self.still = Duration::ZERO;
             self.away += PERIOD * 2 + scaled(OVERRUN, share);
@@ -214,14 +211,15 @@ impl Member {
         }
     }
 
-    /// Gives its thread the former policy, soon after it was seen to sleep or to wait.
+    /// Gives its thread the former policy, within a period.
     pub(super) fn restore(&self) {
         let begin = Instant::now();
         // Permitted always.
-        while self.set.is_some()
-            && self.former.set(self.thread).is_ok_and(|change| change == Change::None)
-            && begin.elapsed() < PERIOD
-        {
+        while self.set.is_some() && self.former.set(self.thread).is_ok_and(|it| it == Change::Deferred) {
+            if begin.elapsed() >= PERIOD {
+                let _ = self.former.change(self.thread.tid);
+                return;
+            }
             std::thread::sleep(RESTORE_RETRY);
         }
     }

@@ -396,19 +396,23 @@ fn set(member: &mut Member, part: f64, by: &mut ReservedBy) {
         (Some((_, true)), _) => Policy::round_robin().set(member.thread).ok(),
         _ => member.former.set(member.thread).ok(),
     };
-    if let Some(change) = changed {
-        if wanted.is_none() && *by == ReservedBy::Deadline {
-            member.leave(change);
-        }
-        if change != Change::None {
+    match changed {
+        // The next check tries it again.
+        Some(Change::Deferred) => {}
+        Some(change) => {
+            if wanted.is_none() && *by == ReservedBy::Deadline {
+                member.leave(change);
+            }
             member.set = wanted;
         }
-    } else if is_wanted {
-        *by = match *by {
-            ReservedBy::Deadline => ReservedBy::RoundRobin,
-            _ => ReservedBy::Nothing,
-        };
-        set(member, part, by);
+        None if is_wanted => {
+            *by = match *by {
+                ReservedBy::Deadline => ReservedBy::RoundRobin,
+                _ => ReservedBy::Nothing,
+            };
+            set(member, part, by);
+        }
+        None => {}
     }
 }
 

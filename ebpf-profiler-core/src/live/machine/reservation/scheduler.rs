@@ -9,7 +9,7 @@ use std::os::unix::thread::JoinHandleExt;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use super::super::this_thread;
+use super::super::{clock, this_thread};
 
 /// `struct sched_attr` of the kernel, in its first version.
 #[repr(C)]
@@ -49,15 +49,16 @@ pub(super) const LONG_PERIOD: Duration = Duration::from_millis(1100);
 /// thread at the next timer interrupt, and the time until then is paid back in parts of this size.
 const MIN_RUNTIME: Duration = Duration::from_micros(400);
 
-/// Result of the change of a policy.
+/// Result of a change of policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use = "it may be to repeat"]
+#[must_use = "a deferred change is to be repeated"]
 pub(super) enum Change {
     Made,
-    /// The thread may not get a reservation again for [`LONG_PERIOD`], as the kernel could stop it.
+    /// Made, but the thread may not get a reservation again for [`LONG_PERIOD`]: the kernel could
+    /// stop it.
     OfWoken,
-    /// The thread runs, and is to be tried later.
-    None,
+    /// Not made, as the thread runs.
+    Deferred,
 }
 
 impl Policy {
@@ -114,14 +115,19 @@ impl Policy {
             // Not permitted where the period may not be that long.
             let _ = Policy::nothing().change(thread.tid);
         } else if loses && thread.is_other() && thread.runs() {
-            return Ok(Change::None);
+            return Ok(Change::Deferred);
         }
         self.change(thread.tid)?;
         // It may have been woken in between.
         Ok(if sleeps && is_ready(thread) { Change::OfWoken } else { Change::Made })
     }
 
-    fn change(self, tid: u32) -> io::Result<()> {
+    /// Sets this policy, whatever the thread does.
+    ///
+    /// # Errors
+    ///
+    /// As for [`set`](Policy::set).
+    pub(super) fn change(self, tid: u32) -> io::Result<()> {
         let policy = Policy { size: size_of::<Policy>() as u32, ..self };
         // SAFETY: the call reads as many bytes as `size` says.
         let error = unsafe { libc::syscall(libc::SYS_sched_setattr, tid, &raw const policy, 0) };
@@ -182,22 +188,17 @@ impl Thread {
         self.process.is_some() || self.tid != this_thread::id()
     }
 
-    /// Returns `true` if it has a CPU, or may have one: the time of another process's thread is known
-    /// too late.
+    /// Returns `true` if it has a CPU; of another process, if any of its threads has one.
     fn runs(self) -> bool {
-        let Some(before) = self.cpu_time() else { return true };
+        let before = self.cpu_time();
         std::thread::sleep(RUN_CHECK);
-        self.cpu_time() != Some(before)
+        self.cpu_time() != before
     }
 
-    /// Returns the CPU time of a thread of this process up to now.
-    fn cpu_time(self) -> Option<(i64, i64)> {
-        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        // The reverse of `id`, and the bits of a thread's time in the scheduler's precision.
-        let clock = (!self.tid as libc::clockid_t) << 3 | 6;
-        // SAFETY: the call writes one `timespec`.
-        let error = unsafe { libc::clock_gettime(clock, &raw mut time) };
-        (self.process.is_none() && error == 0).then_some((time.tv_sec, time.tv_nsec))
+    /// Returns the CPU time up to now, of another process that of all threads: the kernel gives no
+    /// other. 0 if it has ended.
+    fn cpu_time(self) -> u64 {
+        clock::read(self.process.map_or(clock::of_thread(self.tid), clock::of_process))
     }
 
     /// Returns the path of a file about it.
@@ -210,8 +211,8 @@ impl Thread {
     }
 }
 
-/// Time after which a thread that is ready and has a reservation has run, unless it is stopped. One that
-/// is being woken runs after a few microseconds.
+/// Time in which a ready thread with a reservation runs, unless it is stopped: after it was woken, a
+/// few microseconds.
 const RUN_CHECK: Duration = Duration::from_micros(250);
 
 /// Times of a thread since its start.
@@ -279,6 +280,7 @@ fn parse_runnable(text: &str) -> Option<usize> {
 mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::sync::mpsc::sync_channel;
+    use std::time::Instant;
 
     use super::*;
 
@@ -303,9 +305,16 @@ mod tests {
 
     #[test]
     fn thread_loses_its_reservation_when_it_has_used_up_its_part() {
-        let is_over = AtomicBool::new(false);
+        // It is seen to run at first, unless this thread has no CPU then.
+        let is_seen = || changes_of_busy_thread().is_none_or(|changes| changes.len() > 1);
+        assert!((0..10).any(|_| is_seen()), "it is always stopped");
+    }
+
+    /// Returns the attempts to take the reservation from a thread that always works; `None` if it may
+    /// have none.
+    fn changes_of_busy_thread() -> Option<Vec<Change>> {
+        let (is_over, (send_id, receive_id)) = (AtomicBool::new(false), sync_channel(1));
         std::thread::scope(|scope| {
-            let (send_id, receive_id) = sync_channel(1);
             let is_over = &is_over;
             scope.spawn(move || {
                 send_id.send(this_thread::id()).unwrap();
@@ -315,39 +324,50 @@ mod tests {
             });
             let thread = Thread::own(receive_id.recv().unwrap());
             let former = Policy::of(thread.tid).unwrap();
-            // It is stopped for 9 tenths of each period.
-            if Policy::deadline(0.1).set(thread).is_ok() {
-                let mut changes = Vec::new();
-                while changes.last() != Some(&Change::Made) {
-                    changes.push(former.set(thread).unwrap());
-                    assert!(changes.len() < 1000, "it is never stopped");
-                    let is_reserved = !Policy::of(thread.tid).unwrap().is_ordinary();
-                    assert_eq!(is_reserved, changes.last() == Some(&Change::None));
-                }
+            let mut changes = Vec::new();
+            let is_permitted = Policy::deadline(0.6).set(thread).is_ok();
+            while is_permitted && changes.last() != Some(&Change::Made) && changes.len() < 1000 {
+                changes.push(former.set(thread).unwrap());
+                let is_reserved = !Policy::of(thread.tid).unwrap().is_ordinary();
+                assert_eq!(is_reserved, changes.last() == Some(&Change::Deferred));
             }
             is_over.store(true, Ordering::Relaxed);
-        });
+            assert!(changes.len() < 1000, "it is never stopped");
+            is_permitted.then_some(changes)
+        })
     }
 
     #[test]
-    fn running_thread_is_told_from_a_stopped_one() {
-        let thread = Thread::own(this_thread::id());
-        assert!(!thread.is_other());
-        let is_over = AtomicBool::new(false);
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                // It sees this one run or sleep.
-                while !thread.runs() {}
-                while thread.runs() {}
+    fn running_threads_are_told_from_others() {
+        let is_soon = |is_so: &dyn Fn() -> bool| {
+            let begin = Instant::now();
+            std::iter::repeat_with(is_so).take_while(|_| begin.elapsed() < PERIOD * 500).any(|it| it)
+        };
+        let programs = [(&["sleep", "60"][..], false), (&["sh", "-c", "while :; do :; done"], true)];
+        for (program, runs) in programs {
+            let mut child = std::process::Command::new(program[0]).args(&program[1..]).spawn().unwrap();
+            let thread = Thread { process: Some(child.id()), tid: child.id() };
+            let is_told = is_soon(&|| is_ready(thread) == runs && thread.runs() == runs);
+            child.kill().unwrap();
+            child.wait().unwrap();
+            assert!(is_told, "{program:?}");
+        }
+        let (own, is_over) = (Thread::own(this_thread::id()), AtomicBool::new(false));
+        assert!(!own.is_other());
+        let is_told = std::thread::scope(|scope| {
+            let observer = scope.spawn(|| {
+                let is_told = is_soon(&|| own.runs()) && is_soon(&|| !own.runs());
                 is_over.store(true, Ordering::Relaxed);
+                is_told
             });
             let mut sum = 0u64;
             while !is_over.load(Ordering::Relaxed) {
                 (0..1 << 20).for_each(|number| sum = std::hint::black_box(sum.wrapping_add(number)));
                 std::thread::sleep(Duration::from_millis(2));
             }
+            observer.join().unwrap()
         });
-        assert!(Thread { process: Some(std::process::id()), ..thread }.runs(), "nobody knows");
+        assert!(is_told);
     }
 
     #[test]
