@@ -87,7 +87,7 @@ impl Elf {
         let Some((symbols, names)) = self.symbol_table(kind) else { return };
         let Ok(names) = self.bytes(names.0, names.1) else { return };
         self.for_each_entry(symbols, |offset, symbol| {
-            each(name(names.get(offset as usize..).unwrap_or_default()), symbol);
+            each(first_name(names.get(offset as usize..).unwrap_or_default()), symbol);
         });
     }
 
@@ -139,7 +139,7 @@ impl Elf {
             for search in &searches {
                 let mut from = 0;
                 while let Some(position) = search.find(&buffer, from).filter(|&it| (it as u64) < PIECE) {
-                    let name = name(&buffer[position..]);
+                    let name = first_name(&buffer[position..]);
                     bytes += name.len();
                     if bytes > MAX_KEPT {
                         return found;
@@ -178,8 +178,8 @@ impl Elf {
     }
 }
 
-/// Returns the name at the begin of some bytes.
-fn name(bytes: &[u8]) -> &[u8] {
+/// Returns the name with which some bytes begin.
+fn first_name(bytes: &[u8]) -> &[u8] {
     let bytes = &bytes[..bytes.len().min(MAX_NAME)];
     // Many times as fast as a loop over the bytes.
     CStr::from_bytes_until_nul(bytes).map_or(bytes, CStr::to_bytes)

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 /// Maximum number of batches that wait.
 pub(super) const BATCHES: usize = 64;
 
-/// Maximum size in bytes of the batches that wait, and of the one that the pipeline takes.
+/// Maximum size in bytes of the batches that the pipeline has not finished.
 const BYTES: usize = 32 << 20;
 
 /// Number and size of the batches that the pipeline thread has not finished.
@@ -24,8 +24,8 @@ impl Waiting {
         self.batches.load(Ordering::Relaxed)
     }
 
-    /// Returns `true` if a batch of this size may be sent. The first one has any size. After the end of
-    /// the pipeline thread sending fails, which is for no batch to wait for.
+    /// Returns `true` if a batch of this size may be sent. The first one may have any size, and after
+    /// the end of the pipeline thread each one: sending fails then, and nothing is to wait for.
     pub(super) fn has_room(&self, size: usize) -> bool {
         let bytes = self.bytes.load(Ordering::Relaxed);
         let fits = self.count() < BATCHES && (bytes == 0 || bytes.saturating_add(size) <= BYTES);
