@@ -49,7 +49,7 @@ pub use privacy::{Privacy, Redacted};
 pub use privilege::explain_start_error;
 pub use progress::Progress;
 pub use recorded_stack::RecordedStack;
-pub use report::Reporter;
+pub use report::{Reporter, describe_deadline};
 pub use reservation::{describe_reservation, reservation};
 pub use signal::{Signals, interrupted, notice_interrupts, sleep_until_interrupted};
 pub use trigger::{print_triggers_on_request, triggers};

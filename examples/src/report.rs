@@ -37,7 +37,7 @@ impl Reporter {
         let share = self.share(health.usage, self.since.elapsed());
         let resident = health.usage.resident as f64 / f64::from(1 << 20);
         let sent = self.fresh(sent);
-        let rest = [describe_budget(health), describe_broker(health)];
+        let rest = [describe_budget(health), describe_broker(health), describe_deadline(health)];
         let rest: String = rest.into_iter().flatten().map(|text| format!("; {text}")).collect();
         format!(
             "{samples} samples ({whole:.1} % whole), {} lost; {sent}; CPU {share:.1} %, {resident:.1} MiB{rest}",
@@ -69,9 +69,30 @@ impl Reporter {
     }
 }
 
+/// Describes what was cut off at the end of a profiler; `None` if nothing was.
+pub fn describe_deadline(health: &Health) -> Option<String> {
+    let late = &health.deadline;
+    let texts = [
+        (late.samples > 0).then(|| format!("{} samples were in no profile", late.samples)),
+        (late.addresses > 0).then(|| format!("{} addresses were not named", late.addresses)),
+        (!late.threads.is_empty()).then(|| format!("{} still worked", late.threads.join(", "))),
+    ];
+    let texts: Vec<_> = texts.into_iter().flatten().collect();
+    (!texts.is_empty()).then(|| format!("at the deadline {}", texts.join(", ")))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn says_what_the_deadline_cut_off() {
+        let mut health = Health::default();
+        assert_eq!(describe_deadline(&health), None);
+        (health.deadline.samples, health.deadline.threads) = (12, vec!["ebpf-names".into()]);
+        let text = "at the deadline 12 samples were in no profile, ebpf-names still worked";
+        assert_eq!(describe_deadline(&health).as_deref(), Some(text));
+    }
 
     #[test]
     fn reports_an_error_once() {

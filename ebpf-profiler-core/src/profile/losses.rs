@@ -28,7 +28,7 @@ pub struct Losses(BTreeMap<Cow<'static, str>, u64>);
 impl Losses {
     /// Cause of samples that waited when the [deadline](crate::live::Builder::deadline) passed.
     #[cfg(feature = "live")]
-    pub(crate) const DEADLINE: &'static str = "not unwound before the deadline";
+    pub(crate) const DEADLINE: &'static str = "not in a profile before the deadline";
 
     /// Returns the number of lost events.
     pub fn total(&self) -> u64 {
@@ -57,7 +57,7 @@ impl Losses {
     }
 }
 
-/// Displays the causes: `3 samples lost because the ring was full; 1 not unwound before the
+/// Displays the causes: `3 samples lost because the ring was full; 1 not in a profile before the
 /// deadline`.
 impl fmt::Display for Losses {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

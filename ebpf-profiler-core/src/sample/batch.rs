@@ -15,21 +15,50 @@ pub struct Batch {
     /// Words of the records. The last piece grows; the others came with other batches.
     pieces: Vec<Vec<u64>>,
     ticks: Vec<Tick>,
+    /// Number of the ticks that are the end of a sample.
+    ends: usize,
     life: Vec<LifeEvent>,
     /// Bytes of the paths in the life events.
     paths: usize,
     /// Descriptions of processes that were read with the events.
     descriptions: Vec<(u32, Description)>,
+    #[cfg(feature = "live")]
+    shares: Option<Shares>,
+}
+
+/// What is left of the bytes that the raw samples of a process may have in a batch, see [`Batch::reduce`].
+#[cfg(feature = "live")]
+#[derive(Debug)]
+struct Shares {
+    /// Bytes of a process that has none yet.
+    whole: usize,
+    left: HashMap<u32, usize>,
+}
+
+#[cfg(feature = "live")]
+impl Shares {
+    /// Returns `true` if a raw sample is kept, and subtracts its size.
+    fn take(&mut self, pid: u32, size: usize) -> bool {
+        let left = self.left.entry(pid).or_insert(self.whole);
+        let is_kept = size <= *left;
+        *left = if is_kept { *left - size } else { 0 };
+        is_kept
+    }
 }
 
 /// One record of a batch.
 #[derive(Clone, Copy, Debug)]
 struct Tick {
-    /// The first word of the record, so that sorting doesn't read the records; 0 if it has none.
+    /// The first word of the record; 0 if it has none. It and what follows are here too, as the records are
+    /// large: reading one word of each costs as much as a walk.
     time: u64,
     piece: u32,
     start: u32,
     len: u32,
+    /// The process; 0 if the record is malformed.
+    pid: u32,
+    /// The form, one of [`kind`]; `None` if the record is malformed.
+    form: Option<u8>,
 }
 
 impl Tick {
@@ -37,13 +66,34 @@ impl Tick {
     fn add(words: impl IntoIterator<Item = u64>, piece: &mut Vec<u64>, number: usize) -> Tick {
         let start = piece.len();
         piece.extend(words);
-        let time = piece.get(start).copied().unwrap_or(0);
-        Tick { time, piece: number as u32, start: start as u32, len: (piece.len() - start) as u32 }
+        let words = &piece[start..];
+        Tick {
+            time: words.first().copied().unwrap_or(0),
+            piece: number as u32,
+            start: start as u32,
+            len: words.len() as u32,
+            pid: pid(words),
+            form: form(words),
+        }
     }
 
     /// Returns its words.
     fn words(self, pieces: &[Vec<u64>]) -> &[u64] {
         &pieces[self.piece as usize][self.start as usize..][..self.len as usize]
+    }
+
+    /// Returns its size in bytes.
+    #[cfg(feature = "live")]
+    fn size(self) -> usize {
+        self.len as usize * 8
+    }
+
+    fn is_end(self) -> bool {
+        self.form == Some(kind::END)
+    }
+
+    fn is_raw(self) -> bool {
+        self.form == Some(kind::RAW)
     }
 }
 
@@ -66,31 +116,34 @@ impl Batch {
         self.pieces.truncate(1);
         self.pieces.iter_mut().for_each(Vec::clear);
         self.ticks.clear();
+        self.ends = 0;
         self.life.clear();
         self.paths = 0;
         self.descriptions.clear();
+        #[cfg(feature = "live")]
+        {
+            self.shares = None;
+        }
     }
 
     /// Reduces samples that are still to be unwound to their innermost function, until the others have at
     /// most `bytes`. Each process keeps its first ones, up to an equal share: one that floods the
-    /// profiler loses its own callers.
+    /// profiler loses its own callers. Further samples are reduced when they are added.
     #[cfg(feature = "live")]
     pub(crate) fn reduce(&mut self, bytes: usize) {
-        let mut left = HashMap::<u32, usize>::new();
-        for words in self.ticks().filter(|words| is_raw(words)) {
-            *left.entry(pid(words)).or_default() += words.len() * 8;
+        let mut demands = HashMap::<u32, usize>::new();
+        for tick in self.ticks.iter().filter(|tick| tick.is_raw()) {
+            *demands.entry(tick.pid).or_default() += tick.size();
         }
-        let share = equal_share(left.values().copied().collect(), bytes);
-        left.values_mut().for_each(|left| *left = share);
+        if demands.is_empty() {
+            return;
+        }
+        let whole = equal_share(demands.into_values().collect(), bytes);
+        let mut shares = Shares { whole, left: HashMap::new() };
         let mut reduced = Vec::new();
         for tick in &mut self.ticks {
             let record = tick.words(&self.pieces);
-            let left = left.get_mut(&pid(record)).filter(|_| is_raw(record));
-            let is_kept = left.is_none_or(|left| {
-                let is_kept = record.len() * 8 <= *left;
-                *left = if is_kept { *left - record.len() * 8 } else { 0 };
-                is_kept
-            });
+            let is_kept = !tick.is_raw() || shares.take(tick.pid, tick.size());
             *tick = if is_kept {
                 Tick::add(record.iter().copied(), &mut reduced, 0)
             } else {
@@ -98,6 +151,23 @@ impl Batch {
             };
         }
         self.pieces = vec![reduced];
+        self.shares = Some(shares);
+    }
+
+    /// Reduces samples of a process that are added once they have this number of bytes.
+    #[cfg(feature = "live")]
+    pub(crate) fn limit(&mut self, whole: usize) {
+        self.shares.get_or_insert_with(|| Shares { whole, left: HashMap::new() });
+    }
+
+    /// Returns a record without its stack if its process has used its share of the batch.
+    #[cfg(feature = "live")]
+    fn reduced(&mut self, record: &[[u8; 8]]) -> Option<Vec<u64>> {
+        let shares = self.shares.as_mut()?;
+        let front: Vec<u64> = record.iter().take(MAX_FRONT).map(|word| u64::from_ne_bytes(*word)).collect();
+        let is_raw = form(&front) == Some(kind::RAW);
+        let is_kept = !is_raw || shares.take(pid(&front), record.len() * 8);
+        if is_kept { None } else { without_stack(&front) }
     }
 
     /// Returns `true` if there are no events.
@@ -114,6 +184,10 @@ impl Batch {
     /// Adds one record. Its length is a multiple of eight bytes; a remainder is dropped.
     pub fn push_tick(&mut self, record: &[u8]) {
         let (words, _) = record.as_chunks::<8>();
+        #[cfg(feature = "live")]
+        if let Some(reduced) = self.reduced(words) {
+            return self.push(reduced);
+        }
         self.push(words.iter().map(|word| u64::from_ne_bytes(*word)));
     }
 
@@ -123,18 +197,29 @@ impl Batch {
     }
 
     fn push(&mut self, words: impl IntoIterator<Item = u64>) {
-        if self.pieces.last().is_none_or(|last| last.len() >= MAX_PIECE) {
-            self.pieces.push(Vec::new());
+        match self.pieces.last() {
+            None => self.pieces.push(Vec::new()),
+            // Not copied while it grows.
+            Some(last) if last.len() >= MAX_PIECE => self.pieces.push(Vec::with_capacity(MAX_PIECE)),
+            Some(_) => {}
         }
         let number = self.pieces.len() - 1;
         if let Some(piece) = self.pieces.last_mut() {
-            self.ticks.push(Tick::add(words, piece, number));
+            let tick = Tick::add(words, piece, number);
+            self.ends += usize::from(tick.is_end());
+            self.ticks.push(tick);
         }
+    }
+
+    /// Returns the number of samples. Records of the end of a sample are none.
+    #[cfg(feature = "live")]
+    pub(crate) fn samples(&self) -> u64 {
+        (self.ticks.len() - self.ends) as u64
     }
 
     /// Returns `true` if a sample is still to be unwound.
     pub fn has_raw(&self) -> bool {
-        self.ticks().any(is_raw)
+        self.ticks.iter().any(|tick| tick.is_raw())
     }
 
     /// Adds a life event.
@@ -151,10 +236,11 @@ impl Batch {
     /// another one has got since.
     #[cfg(any(feature = "live", test))]
     pub(crate) fn hold_later(&mut self, time: u64, later: &mut Batch) {
-        let pieces = &self.pieces;
-        self.ticks.retain(|tick| {
+        let Batch { pieces, ticks, ends, .. } = self;
+        ticks.retain(|tick| {
             let is_now = tick.time <= time;
             if !is_now {
+                *ends -= usize::from(tick.is_end());
                 later.push_words(tick.words(pieces));
             }
             is_now
@@ -170,6 +256,7 @@ impl Batch {
         self.pieces.append(&mut other.pieces);
         let ticks = other.ticks.drain(..);
         self.ticks.extend(ticks.map(|tick| Tick { piece: tick.piece + before, ..tick }));
+        self.ends += other.ends;
         other.life.drain(..).for_each(|event| self.push_life(event));
         self.descriptions.append(&mut other.descriptions);
         other.clear();
@@ -182,7 +269,7 @@ impl Batch {
 
     /// Returns the processes of the ticks, also of malformed ones, in the order of arrival.
     pub(crate) fn pids(&self) -> impl Iterator<Item = u32> {
-        self.ticks().filter(|words| words.len() > 1).map(pid)
+        self.ticks.iter().filter(|tick| tick.len > 1).map(|tick| tick.pid)
     }
 
     /// Adds the description of a process.
@@ -225,18 +312,22 @@ impl Batch {
 /// copy, when a piece grows.
 const MAX_PIECE: usize = 64 << 10;
 
+/// Number of words in front of which a sample has everything but its stack: head, kernel frames, labels and
+/// registers.
+#[cfg(feature = "live")]
+const MAX_FRONT: usize = 512;
+
 /// Returns the process of a record; 0 if the record is malformed.
 fn pid(words: &[u64]) -> u32 {
     words.get(1).map_or(0, |&word| word as u32)
 }
 
-/// Returns `true` for the record of a sample that is still to be unwound.
-fn is_raw(words: &[u64]) -> bool {
-    words.get(2).is_some_and(|word| (word >> 32) as u8 & !kind::HELD == kind::RAW)
+/// Returns the form of a record, one of [`kind`]; `None` if it is malformed.
+fn form(words: &[u64]) -> Option<u8> {
+    words.get(2).map(|word| (word >> 32) as u8 & !kind::HELD)
 }
 
-/// Returns the share that each of some demands may have of `total`, which is divided equally among
-/// those that want more.
+/// Divides `total` among some demands: returns the most that each may have.
 #[cfg(feature = "live")]
 fn equal_share(mut demands: Vec<usize>, total: usize) -> usize {
     demands.sort_unstable();
@@ -278,6 +369,26 @@ mod tests {
         batch.append(&mut later);
         assert_eq!(times(&batch), (vec![9, 6], vec![9, 6]));
         assert!(later.is_empty() && later.size() == 0);
+    }
+
+    #[test]
+    #[cfg(feature = "live")]
+    fn ends_are_no_samples() {
+        let record = |time: u64, form: u8| [time, 0, u64::from(form) << 32];
+        let (mut batch, mut later) = (Batch::default(), Batch::default());
+        let forms = [kind::WALKED, kind::RAW | kind::HELD, kind::END, kind::END, kind::RAW];
+        for (form, time) in forms.into_iter().zip(1..) {
+            batch.push_words(&record(time, form));
+        }
+        assert_eq!(batch.samples(), 3);
+        batch.hold_later(3, &mut later);
+        assert_eq!((batch.samples(), later.samples()), (2, 1));
+        batch.append(&mut later);
+        assert_eq!((batch.samples(), later.samples()), (3, 0));
+        batch.reduce(0);
+        assert_eq!(batch.samples(), 3);
+        batch.clear();
+        assert_eq!(batch.samples(), 0);
     }
 
     #[test]
@@ -343,13 +454,30 @@ mod tests {
         }
         let (before, bytes) = (batch.size(), 1 << 20);
         batch.reduce(bytes);
-        let raw = |process| batch.ticks().filter(move |words| is_raw(words) && pid(words) == process);
-        let times = |process| raw(process).map(|words| words[0]);
+        let raw = |process| batch.ticks.iter().filter(move |tick| tick.is_raw() && tick.pid == process);
+        let times = |process| raw(process).map(|tick| tick.time);
         assert!(times(8).eq((99..1000).step_by(100)), "all of the other process");
         assert!(times(7).eq(0..times(7).count() as u64), "the first ones");
-        let kept: usize = [7, 8].into_iter().flat_map(raw).map(|words| words.len() * 8).sum();
+        let kept: usize = [7, 8].into_iter().flat_map(raw).map(|tick| tick.size()).sum();
         assert!((bytes - 10_000..=bytes).contains(&kept), "{kept}");
         assert!(batch.size() < bytes + before / 10 && batch.ticks().len() == 1010);
+
+        // The shares apply to what comes then.
+        let raw =
+            |pid, words| FakeTick::raw(2000, pid, "cat", &Registers::default(), &vec![9; words]).bytes();
+        let added = |batch: &mut Batch, pid, words| {
+            let before = batch.size();
+            batch.push_tick(&raw(pid, words));
+            batch.size() - before
+        };
+        assert!(added(&mut batch, 7, 1000) < 1000);
+        assert!(added(&mut batch, 8, 1000) > 8000 && added(&mut batch, 9, 1000) > 8000);
+        let kept: usize = (0..1000).map(|_| added(&mut batch, 9, 1000)).sum();
+        assert!(kept < before / 10 + bytes, "{kept}");
+        batch.clear();
+        assert!(added(&mut batch, 7, 1000) > 8000);
+        batch.limit(10_000);
+        assert!(added(&mut batch, 7, 1000) > 8000 && added(&mut batch, 7, 1000) < 1000);
     }
 
     #[test]

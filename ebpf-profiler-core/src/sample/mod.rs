@@ -55,8 +55,12 @@ pub trait Source: Send {
         Err(SourceError::Io(std::io::ErrorKind::Unsupported.into()))
     }
 
-    /// Stops sampling; samples taken before still arrive.
+    /// Stops sampling, without a wait; samples taken before still arrive.
     fn stop(&mut self) {}
+
+    /// Takes out of the kernel what samples, after [`stop`](Source::stop). Where CPU time is scarce, the
+    /// kernel can take seconds for it.
+    fn detach(&mut self) {}
 
     /// Sets the processes that are wanted, with their descendants from now on. Samples of others
     /// may still come.

@@ -98,6 +98,9 @@ impl Filter {
         commands: Names::NONE,
         threads: Names::NONE,
     };
+
+    /// The filter that lets no event pass: those of no CPU.
+    pub const NONE: Filter = Filter { conditions: condition::CPUS, ..Filter::ALL };
 }
 
 const _: () = assert!(size_of::<Names>() == 2072 && size_of::<Filter>() == 16 + 512 + 2 * 2072);

@@ -188,14 +188,8 @@ fn report(profile: &Profile, health: &Health, output: &Path) {
     if !losses.is_empty() {
         say(losses.join("; "));
     }
-    let late = &health.deadline;
-    if late.samples + late.addresses > 0 {
-        say(format_args!(
-            "after {} s, {} samples were not unwound and {} addresses not named",
-            END.as_secs(),
-            late.samples,
-            late.addresses
-        ));
+    if let Some(late) = examples::describe_deadline(health) {
+        say(late);
     }
     if health.pipeline.late > 0 {
         say(format_args!(

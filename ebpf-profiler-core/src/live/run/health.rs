@@ -120,8 +120,8 @@ pub struct SinkStats {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DeadlineStats {
-    /// Samples that were not unwound at [`Builder::deadline`](crate::live::Builder::deadline). They are in
-    /// no profile.
+    /// Samples that were in no finished profile at [`Builder::deadline`](crate::live::Builder::deadline).
+    /// [`Health::losses`] has them too.
     pub samples: u64,
     /// Distinct addresses that were not symbolized by then.
     pub addresses: u64,

@@ -13,6 +13,7 @@ use crate::live::kernel::sideband::Sideband;
 use crate::live::kernel::waker::Waker;
 use crate::live::kernel::{bpf, perf};
 use crate::live::machine::{clock, cpus};
+use crate::live::trigger::filter::Gate;
 use crate::process::Pids;
 use crate::sample::{Batch, Counts, KernelFilter, KindCost, Life, LifeEvent, Source, SourceError};
 
@@ -41,6 +42,7 @@ pub(super) struct LiveSource {
     drained: Instant,
     stopped: bool,
     wake: PipeReader,
+    gate: Gate,
 }
 
 /// The events of one CPU.
@@ -60,11 +62,12 @@ impl LiveSource {
         period: Duration,
         pids: &Pids,
         filter: &KernelFilter,
-    ) -> Result<(LiveSource, Waker), StartError> {
+    ) -> Result<(LiveSource, Waker, Gate), StartError> {
         let pipes = |error| StartError::System { what: "create a pipe", error };
         let (wake, waker) = Waker::new().map_err(pipes)?;
         let filters = |error| StartError::System { what: "set the filter", error };
         kernel.filter.set(filter).map_err(filters)?;
+        let (gate, ends) = (kernel.filter.gate().map_err(filters)?, kernel.filter.gate().map_err(filters)?);
         kernel.walks.set_waker(waker.try_clone().map_err(pipes)?);
         let now = Instant::now();
         let mut source = LiveSource {
@@ -78,6 +81,7 @@ impl LiveSource {
             drained: now,
             stopped: false,
             wake,
+            gate,
         };
         source.kernel.walks.renew(true)?;
         source.follow_cpus().map_err(StartError::sampling)?;
@@ -85,7 +89,7 @@ impl LiveSource {
         source.has_new_cpu = false;
         source.kernel.wanted.set(pids);
         source.kernel.attached.attach(filter)?;
-        Ok((source, waker))
+        Ok((source, waker, ends))
     }
 
     /// Opens the events of new CPUs and closes those of CPUs that went offline.
@@ -218,12 +222,20 @@ impl Source for LiveSource {
     }
 
     fn stop(&mut self) {
-        self.stopped = true;
+        if std::mem::replace(&mut self.stopped, true) {
+            return;
+        }
+        self.gate.close();
         self.kernel.walks.reject_own();
-        self.kernel.attached.detach();
         for cpu in &mut self.cpus {
             cpu.clock = None;
         }
+        // Programs that run now have ended at the next read.
+        self.drained = Instant::now();
+    }
+
+    fn detach(&mut self) {
+        self.kernel.attached.detach();
     }
 
     fn set_pids(&mut self, pids: &Pids) {

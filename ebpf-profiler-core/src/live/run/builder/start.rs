@@ -84,7 +84,7 @@ impl Builder {
         let mut registry = Registry::new(system, Box::new(tables), self.compiler.take(), self.memory);
         registry.set_limits(limits);
         self.complete(&mut registry, recorder.as_ref());
-        let (source, waker) = LiveSource::start(kernel, period, &self.pids, &filter)?;
+        let (source, waker, gate) = LiveSource::start(kernel, period, &self.pids, &filter)?;
         let mut pipeline = Pipeline::new(registry, clock, period);
         let budget = self.budget.map(|budget| KeptBudget::new(budget.cpu * online.len() as f64, &triggers));
         if let Some(held) = held {
@@ -105,6 +105,7 @@ impl Builder {
         let parts = Parts {
             source: Box::new(source),
             waker,
+            gate: Some(gate),
             pipeline,
             settings,
             symbolizer,

@@ -1,5 +1,6 @@
 //! The drain thread: empties the kernel's buffers.
 
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
@@ -11,7 +12,7 @@ use super::{Change, Command, Ends, Flush, Interval, Message, Reply, Shared, Stag
 use crate::live::error::OptionError;
 use crate::live::machine::priority;
 use crate::live::trigger::filter::FilterError;
-use crate::profile::{Losses, Profile};
+use crate::profile::Profile;
 use crate::sample::{Batch, Counts, Source, SourceError};
 
 /// Longest wait between two looks at the kernel's buffers.
@@ -30,6 +31,10 @@ const BEHIND: Duration = Duration::from_millis(20);
 /// samples are lost.
 const BATCH_BYTES: usize = 4 << 20;
 
+/// Maximum number of bytes of stacks of a process that are read at the end while the pipeline is behind.
+/// Where CPU time is scarce, memory for all of them would take seconds of the end.
+const LATE_BYTES: usize = 64 << 10;
+
 /// Empties the kernel's buffers into batches, and ends profiles.
 pub(super) struct Drain {
     source: Box<dyn Source>,
@@ -47,7 +52,11 @@ pub(super) struct Drain {
     has_ended: bool,
     /// The pipeline thread has ended.
     is_disconnected: bool,
+    closing: Closing,
 }
+
+/// Rejects commands from the end of the thread on.
+struct Closing(Arc<Shared>);
 
 impl Drain {
     pub(super) fn new(
@@ -66,6 +75,7 @@ impl Drain {
             batches,
             used,
             interval,
+            closing: Closing(shared.clone()),
             shared,
             settings,
             budget,
@@ -83,6 +93,16 @@ impl Drain {
         // No sample is taken any more: this is the rest.
         self.drain(Duration::ZERO);
         self.flush(reply, None, Ends::Profile);
+        // The others end meanwhile: the kernel may take longer than they have.
+        let Drain { mut source, mut batch, shared, batches, closing, has_ended, .. } = self;
+        drop((batches, closing));
+        source.detach();
+        batch.clear();
+        if !has_ended && source.next(Duration::ZERO, &mut batch).is_ok() {
+            // Of programs that were interrupted when sampling stopped.
+            shared.lose(batch.samples());
+            shared.update(|state| state.counts = source.counts());
+        }
     }
 
     /// Ends the current profile, and changes the settings of the next one.
@@ -193,6 +213,10 @@ impl Drain {
     /// Moves events from the source to the pipeline; waits up to `wait` for the first.
     fn drain(&mut self, wait: Duration) {
         if !self.has_ended {
+            if self.shared.ending.has_begun() && self.shared.waiting.count() > 0 {
+                // What came last would be unwound last, after the deadline.
+                self.batch.limit(LATE_BYTES);
+            }
             if !wait.is_zero() && self.shared.waiting.count() > 1 {
                 // Both threads may share little CPU time.
                 std::thread::sleep(BEHIND);
@@ -263,10 +287,11 @@ impl Drain {
     /// Sends a message, once the pipeline has taken an earlier one. Drops it when the deadline of
     /// the pipeline passes.
     fn send(&mut self, mut message: Message) {
-        let size = match &message {
-            Message::Batch(batch) => Some(batch.size()),
-            Message::Flush(_) => None,
+        let (size, samples) = match &message {
+            Message::Batch(batch) => (Some(batch.size()), batch.samples()),
+            Message::Flush(_) => (None, 0),
         };
+        self.shared.unfinished.fetch_add(samples, Ordering::Relaxed);
         loop {
             if size.is_none_or(|size| self.shared.waiting.has_room(size)) {
                 // Before the pipeline thread can subtract it.
@@ -289,23 +314,17 @@ impl Drain {
                 Message::Flush(_) => self.shared.ending.is_past(Stage::Sinks),
             };
             if is_late {
-                if let Message::Batch(batch) = &message {
-                    let samples = batch.ticks().count() as u64;
-                    self.shared.update(|state| {
-                        state.deadline.samples += samples;
-                        state.losses.add(Losses::DEADLINE, samples);
-                    });
-                }
-                return;
+                self.shared.finish_samples(samples);
+                return self.shared.lose(samples);
             }
             std::thread::sleep(RETRY);
         }
     }
 }
 
-impl Drop for Drain {
+impl Drop for Closing {
     fn drop(&mut self) {
         // Also if this thread panics: no command waits for ever.
-        self.shared.close();
+        self.0.close();
     }
 }

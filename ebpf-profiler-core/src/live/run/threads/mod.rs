@@ -15,7 +15,7 @@
 //!
 //! | falls behind | then |
 //! | --- | --- |
-//! | pipeline | 32 MiB of batches wait, then one grows up to 4 MiB, then samples that are not unwound yet are reduced to their innermost function, those of processes with most of them first; at last the kernel's buffers fill and samples are counted as lost |
+//! | pipeline | 32 MiB of batches wait, and one grows up to 4 MiB; then stacks still to be unwound lose their callers, first in processes with most of them; at last the kernel's buffers fill and samples are counted as lost |
 //! | tables | samples of the files wait up to 5 s, in up to 8 MiB, then lack their callers |
 //! | names | the pipeline goes on collecting into the current profile, which becomes longer ([`SinkStats::merged`]) |
 //! | a sink | the oldest profile of its queue is dropped ([`SinkStats::dropped`]); other sinks are unaffected |
@@ -56,7 +56,7 @@ mod waiting;
 use std::any::Any;
 use std::collections::VecDeque;
 use std::io;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -83,10 +83,10 @@ use crate::live::machine::confine;
 use crate::live::machine::priority;
 use crate::live::machine::reservation::{self, Part, Reservation, Reserved};
 use crate::live::machine::this_thread;
-use crate::live::trigger::filter::Filter;
+use crate::live::trigger::filter::{Filter, Gate};
 use crate::pipeline::{LeftModule, PendingProfile, Pipeline};
 use crate::process::Pids;
-use crate::profile::{FrameView, Profile, SamplingPeriod};
+use crate::profile::{FrameView, Losses, Profile, SamplingPeriod};
 use crate::registry::Pace;
 use crate::replay::Recorder;
 use crate::sample::{Batch, Counts, KernelFilter, Source};
@@ -162,6 +162,8 @@ enum NamesMessage {
 /// A profile on its way from the pipeline thread to the names thread.
 struct Job {
     profile: PendingProfile,
+    /// Samples that were taken for it, also those that it leaves out.
+    taken: u64,
     reply: Reply,
     /// The profile is that of a pause.
     is_pause: bool,
@@ -175,16 +177,19 @@ struct Shared {
     state: Mutex<State>,
     ended: Condvar,
     ending: Ending,
+    gate: Option<Gate>,
     settings: Mutex<Settings>,
     /// Receives the last profile, if a handle asked the threads to end.
     last: Mutex<Option<Receiver<Profile>>>,
     /// Ids of the profiler's threads.
     tids: Mutex<Vec<u32>>,
     waiting: Waiting,
+    /// Samples that were sent to the pipeline thread and are in no finished profile.
+    unfinished: AtomicU64,
     /// Jobs that the names thread has not finished.
     jobs: AtomicUsize,
-    /// The last profile while the names thread symbolizes it.
-    unnamed: Mutex<Option<PendingProfile>>,
+    /// The last profile while the names thread symbolizes it, and the samples that were taken for it.
+    unnamed: Mutex<Option<(PendingProfile, u64)>>,
     reservation: Option<Reservation>,
     enricher: Option<Enricher>,
     /// Runs as long as the profiler.
@@ -216,6 +221,7 @@ impl Shared {
         reservation: Option<Reservation>,
         enricher: Option<Enricher>,
         broker: Option<Broker>,
+        gate: Option<Gate>,
     ) -> Shared {
         Shared {
             commands: Mutex::default(),
@@ -223,10 +229,12 @@ impl Shared {
             state: Mutex::default(),
             ended: Condvar::new(),
             ending: Ending::new(settings.deadline),
+            gate,
             settings: Mutex::new(settings),
             last: Mutex::default(),
             tids: Mutex::default(),
             waiting: Waiting::default(),
+            unfinished: AtomicU64::new(0),
             jobs: AtomicUsize::new(0),
             unnamed: Mutex::default(),
             reservation,
@@ -237,7 +245,7 @@ impl Shared {
 
     #[cfg(test)]
     fn of_test() -> Shared {
-        Shared::new(Settings::of_test(), None, None, None)
+        Shared::new(Settings::of_test(), None, None, None, None)
     }
 
     /// Queues a command. Returns `false` if the drain thread has ended.
@@ -252,6 +260,33 @@ impl Shared {
 
     fn update(&self, change: impl FnOnce(&mut State)) {
         change(&mut lock(&self.state));
+    }
+
+    /// Counts samples that are in no profile at the deadline.
+    fn lose(&self, samples: u64) {
+        self.update(|state| {
+            state.deadline.samples += samples;
+            state.losses.add(Losses::DEADLINE, samples);
+        });
+    }
+
+    /// Counts samples that are in a finished profile.
+    fn finish_samples(&self, taken: u64) {
+        // After the deadline they are counted as lost already.
+        let subtract = |left: u64| Some(left.saturating_sub(taken));
+        let _ = self.unfinished.fetch_update(Ordering::Relaxed, Ordering::Relaxed, subtract);
+    }
+
+    /// Returns `true` if nothing further is to be learned of processes, as it is the end: at the deadline of
+    /// that, or because samples wait that need the time.
+    fn has_learned(&self) -> bool {
+        self.ending.is_past(Stage::Tables) || self.ending.has_begun() && self.waiting.is_much()
+    }
+
+    /// Starts the time of the end, and ends sampling.
+    fn begin_end(&self) {
+        self.ending.begin();
+        self.gate.iter().for_each(Gate::close);
     }
 
     /// Records that nothing will be sampled any more.
@@ -290,6 +325,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub(super) struct Parts {
     pub(super) source: Box<dyn Source>,
     pub(super) waker: Waker,
+    /// Ends sampling before the drain thread has time to.
+    pub(super) gate: Option<Gate>,
     pub(super) pipeline: Pipeline,
     pub(super) settings: Settings,
     pub(super) symbolizer: Box<dyn Symbolizer>,
@@ -325,7 +362,7 @@ impl Threads {
     pub(super) fn start(parts: Parts) -> io::Result<Threads> {
         let enricher = parts.enricher.as_ref().map(|(enricher, _)| enricher.clone());
         let (reservation, broker) = (parts.reservation.clone(), parts.broker.clone());
-        let shared = Arc::new(Shared::new(parts.settings.clone(), reservation, enricher, broker));
+        let shared = Arc::new(Shared::new(parts.settings.clone(), reservation, enricher, broker, parts.gate));
         let (batches_in, batches_out) = sync_channel(BATCHES);
         let (used_in, used_out) = sync_channel(USED);
         let (jobs_in, jobs_out) = channel();
@@ -481,7 +518,7 @@ impl Threads {
     fn begin_finish(&self) -> Result<Receiver<Profile>, StopError> {
         let shared = &self.remote.shared;
         let mut last = lock(&shared.last);
-        shared.ending.begin();
+        shared.begin_end();
         match last.take() {
             Some(profile) => Ok(profile),
             None => self.remote.send(Command::Finish),
@@ -491,7 +528,8 @@ impl Threads {
     /// Returns the last profile without names, if the names thread has it.
     fn without_names(&self) -> Option<Profile> {
         let shared = &self.remote.shared;
-        let pending = lock(&shared.unnamed).take()?;
+        let (pending, taken) = lock(&shared.unnamed).take()?;
+        shared.finish_samples(taken);
         let profile = pending.symbolize(&mut NoSymbols);
         let is_address =
             |frame: &FrameView<'_>| matches!(frame.frame(), Frame::Native { .. } | Frame::Kernel { .. });
@@ -504,7 +542,7 @@ impl Threads {
     pub(super) fn stop(&mut self) -> Result<(), StopError> {
         let shared = self.remote.shared.clone();
         let (_raised, _reserved) = (priority::raised(), shared.enter());
-        shared.ending.begin();
+        shared.begin_end();
         self.remote.push(Command::Stop);
         self.join()?;
         self.remote.broken()
@@ -517,6 +555,9 @@ impl Threads {
             return Ok(());
         }
         let (all_ended, shared) = (self.remote.wait_for_end(), self.remote.shared.clone());
+        if !all_ended {
+            shared.lose(shared.unfinished.swap(0, Ordering::Relaxed));
+        }
         let mut panicked = None;
         for (thread, handle) in self.handles.drain(..) {
             // A thread whose sender is gone may not have returned yet.

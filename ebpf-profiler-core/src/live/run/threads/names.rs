@@ -63,16 +63,18 @@ impl Names {
     }
 
     fn take(&mut self, job: Job) {
+        let taken = job.taken;
         let Names { symbolizer, queues, shared, early, .. } = self;
         let mut bounded = Bounded { symbolizer: &mut **symbolizer, ending: &shared.ending, skipped: 0 };
         let mut symbolizer = WithEarlyNames { early, symbolizer: &mut bounded };
         if job.reply.is_none() && queues.is_empty() {
+            shared.finish_samples(taken);
             if self.is_recorded {
                 job.profile.symbolize(&mut KernelOnly(&mut symbolizer));
             }
         } else {
             if job.reply.is_some() && shared.ending.has_begun() {
-                *lock(&shared.unnamed) = Some(job.profile.clone());
+                *lock(&shared.unnamed) = Some((job.profile.clone(), taken));
             }
             let profile = job.profile.symbolize(&mut symbolizer);
             let profile = match &shared.enricher {
@@ -80,6 +82,7 @@ impl Names {
                 None => profile,
             };
             lock(&shared.unnamed).take();
+            shared.finish_samples(taken);
             // Nothing was sampled in a pause.
             for queue in queues.iter().filter(|_| !job.is_pause) {
                 if let Some(dropped) = queue.push(profile.clone()) {

@@ -18,7 +18,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, TryRecvErr
 use std::time::{Duration, Instant};
 
 use super::super::options;
-use super::{Change, Ends, Flush, Job, Message, NamesMessage, Shared, Stage};
+use super::{Change, Ends, Flush, Job, Message, NamesMessage, Shared};
 use crate::live::machine::clock;
 use crate::live::machine::priority::{self, Raised};
 use crate::live::machine::reservation::Reserved;
@@ -60,6 +60,8 @@ pub(super) struct PipelineThread {
     lost: [u64; Counts::LOSSES.len()],
     /// Sampling periods since the last finished profile.
     periods: Vec<SamplingPeriod>,
+    /// Samples taken since the last finished profile.
+    taken: u64,
     /// Intervals that passed since the last finished profile.
     merged: u64,
     checked: Instant,
@@ -90,6 +92,7 @@ impl PipelineThread {
             rest: Batch::default(),
             lost: [0; Counts::LOSSES.len()],
             periods: Vec::new(),
+            taken: 0,
             merged: 0,
             checked: Instant::now(),
             exited: None,
@@ -122,7 +125,7 @@ impl PipelineThread {
 
     pub(super) fn run(mut self, reserved: Option<&Reserved>, messages: &Receiver<Message>) {
         let shared = self.shared.clone();
-        self.pipeline.registry().build_until(move || shared.ending.is_past(Stage::Tables));
+        self.pipeline.registry().build_until(move || shared.has_learned());
         let shared = self.shared.clone();
         self.pipeline.registry().read_ahead(move || shared.waiting.count() as u64);
         let mut running = self.pipeline.registry().running();
@@ -198,6 +201,7 @@ impl PipelineThread {
         // Further samples of these processes stay incomplete until their tables are there.
         // While further batches wait, events do so in the kernel's buffers.
         let (size, more_wait) = (batch.size(), self.shared.waiting.begin());
+        self.taken += batch.samples();
         if more_wait || batch.has_raw() {
             raised.get_or_insert_with(priority::raised);
         }
@@ -259,17 +263,18 @@ impl PipelineThread {
             self.pipeline.drop_held();
             self.change(change);
         }
-        let stats = self.pipeline.stats();
+        let (stats, taken) = (self.pipeline.stats(), std::mem::take(&mut self.taken));
         self.shared.update(|state| state.pipeline = stats);
         if std::mem::take(&mut self.merged) >= MAX_MERGED && is_behind {
             self.shared.update(|state| {
                 state.sinks.dropped += 1;
                 state.sinks.dropped_samples += profile.count();
             });
+            self.shared.finish_samples(taken);
             return;
         }
         self.shared.jobs.fetch_add(1, Ordering::Relaxed);
-        let job = Job { profile, reply, is_pause: ends == Ends::Pause };
+        let job = Job { profile, taken, reply, is_pause: ends == Ends::Pause };
         let _ = self.jobs.send(NamesMessage::Profile(Box::new(job)));
     }
 }

@@ -123,7 +123,7 @@ impl Remote {
     fn begin_stop(&self) {
         let mut last = lock(&self.shared.last);
         if !self.shared.ending.has_begun() {
-            self.shared.ending.begin();
+            self.shared.begin_end();
             *last = self.send(Command::Finish).ok();
         }
     }

@@ -57,6 +57,7 @@ impl Setup {
         let parts = Parts {
             source: Box::new(Events(receiver)),
             waker,
+            gate: None,
             pipeline: Pipeline::new(registry, Clock::default(), Duration::from_millis(10)),
             settings: Settings { pids: [PID].into(), ..Settings::of_test() },
             symbolizer: Box::new(NoSymbols),
@@ -288,6 +289,73 @@ fn stuck_symbolizer_is_left_at_deadline() {
     let late = threads.remote().state().deadline;
     assert_eq!((late.addresses, late.threads), (1, vec!["ebpf-names".to_owned()]));
     drop(open);
+}
+
+#[test]
+fn samples_of_a_profile_that_is_late_are_counted() {
+    let (open, gate) = gate();
+    let setup = Setup::new().symbolizer(gate).sink(counting().0).deadline(Duration::from_millis(200));
+    let (mut threads, events) = setup.start();
+    events.send(sample()).unwrap();
+    events.send(sample()).unwrap();
+    while threads.remote.shared.unfinished.load(Ordering::Relaxed) < 2 {}
+    threads.stop().unwrap();
+    let state = threads.remote().state();
+    assert_eq!((state.deadline.samples, state.losses.total()), (2, 2));
+    drop(open);
+}
+
+/// A source that the kernel detaches slowly, and that has one more sample then.
+struct Slow(Events, Gate);
+
+impl Source for Slow {
+    fn next(&mut self, wait: Duration, batch: &mut Batch) -> Result<bool, SourceError> {
+        self.0.next(wait, batch)
+    }
+
+    fn counts(&self) -> Counts {
+        self.0.counts()
+    }
+
+    fn detach(&mut self) {
+        self.1.pass();
+    }
+}
+
+#[test]
+fn slow_detaching_delays_no_profile() {
+    for is_slower_than_the_deadline in [true, false] {
+        let (open, gate) = gate();
+        let (sink, counts) = counting();
+        let mut setup = Setup::new().sink(sink).deadline(Duration::from_millis(400));
+        let (events, receiver) = channel();
+        setup.parts.source = Box::new(Slow(Events(receiver), gate));
+        let (mut threads, _) = setup.start();
+        events.send(sample()).unwrap();
+        let taken = wait_for_samples(&threads, 1);
+        let remote = threads.remote().clone();
+        let slow = std::thread::spawn(move || {
+            // All sinks are done.
+            counts.iter().for_each(drop);
+            events.send(sample()).unwrap();
+            if !is_slower_than_the_deadline {
+                drop(open);
+                return None;
+            }
+            Some(open)
+        });
+        threads.finish().unwrap();
+        let (state, open) = (remote.state(), slow.join().unwrap());
+        assert_eq!(state.sinks.delivered, taken.len() as u64 + 1);
+        if is_slower_than_the_deadline {
+            assert_eq!(state.deadline.threads, ["ebpf-drain"]);
+            assert_eq!(state.losses.total(), 0, "the kernel has it");
+        } else {
+            assert!(state.deadline.threads.is_empty());
+            assert_eq!(state.losses.total(), 1, "it came after the profile");
+        }
+        drop(open);
+    }
 }
 
 #[test]

@@ -32,6 +32,11 @@ impl Waiting {
         fits || self.is_closed.load(Ordering::Relaxed)
     }
 
+    /// Returns `true` if the pipeline thread needs seconds for what waits, where CPU time is scarce.
+    pub(super) fn is_much(&self) -> bool {
+        self.bytes.load(Ordering::Relaxed) > BYTES / 4
+    }
+
     /// Records that the pipeline thread has ended.
     pub(super) fn close(&self) {
         self.is_closed.store(true, Ordering::Relaxed);
@@ -71,9 +76,10 @@ mod tests {
         assert!(waiting.has_room(2 * BYTES), "a burst that came at once");
         waiting.add(BYTES - 10);
         assert!(waiting.has_room(10) && !waiting.has_room(11));
+        assert!(waiting.is_much());
         assert!(!waiting.begin() && !waiting.has_room(11), "it still occupies its memory");
         waiting.finish(BYTES - 10);
-        assert!(waiting.has_room(11));
+        assert!(waiting.has_room(11) && !waiting.is_much());
         (0..BATCHES).for_each(|_| waiting.add(1));
         assert!(!waiting.has_room(1));
         assert!(waiting.begin() && waiting.has_room(1));

@@ -199,6 +199,23 @@ impl Maps {
         }
         self.filter.set(0, &filter.bytes())
     }
+
+    /// Returns the way to reject all events.
+    pub(in crate::live) fn gate(&self) -> io::Result<Gate> {
+        self.filter.try_clone().map(Gate)
+    }
+}
+
+/// Ends the sampling of a profiler, from any thread and without a wait: no event passes its filter.
+#[derive(Debug)]
+pub(in crate::live) struct Gate(Map);
+
+impl Gate {
+    pub(in crate::live) fn close(&self) {
+        let none = KernelFilter::new(abi::Filter::NONE, Arc::default());
+        // Otherwise samples come until the programs are detached.
+        let _ = self.0.set(0, &none.bytes());
+    }
 }
 
 /// Opens the folder of a control group.
