@@ -235,6 +235,11 @@ impl Elf {
         parse::open(Box::new(source))
     }
 
+    /// Replaces the source by one with the same bytes.
+    pub(crate) fn with_source<S: ReadAt + 'static>(self, wrap: impl FnOnce(Box<dyn ReadAt>) -> S) -> Elf {
+        Elf { source: Box::new(wrap(self.source)), ..self }
+    }
+
     /// Returns the instruction set.
     pub fn arch(&self) -> Arch {
         self.arch

@@ -64,7 +64,8 @@ impl Processes {
             None => system.describe(pid),
         };
         let is_gone = read == Description::default();
-        let inherited = if is_gone { self.inherited(pid, system) } else { None };
+        let describe = |pid| if is_over { Description::default() } else { system.describe(pid) };
+        let inherited = if is_gone { self.inherited(pid, &describe) } else { None };
         let entry = self.entry(pid);
         entry.described = now;
         if entry.description.is_none() || !is_gone {
@@ -73,13 +74,13 @@ impl Processes {
     }
 
     /// Returns what a process that is gone had of its parent, if it executed no other program.
-    fn inherited(&self, pid: u32, system: &dyn System) -> Option<Description> {
+    fn inherited(&self, pid: u32, describe: &dyn Fn(u32) -> Description) -> Option<Description> {
         let parent = self.get(pid)?.forked_by?;
         let mut ancestor = Some(parent);
         for _ in 0..MAX_GENERATIONS {
             let entry = self.get(ancestor?);
             let known = entry.and_then(|entry| entry.description.clone());
-            let known = known.or_else(|| Some(system.describe(ancestor?)));
+            let known = known.or_else(|| Some(describe(ancestor?)));
             if let Some(known) = known.filter(|known| *known != Description::default()) {
                 let unknown = Description { created: 0, user: None, namespace_pid: 0, ..known };
                 return Some(Description { parent, ..unknown });

@@ -210,10 +210,11 @@ impl Registry {
         &self.processes
     }
 
-    /// Builds tables only until `is_over` returns `true`.
+    /// Builds tables, and searches for runtimes, only until `is_over` returns `true`.
     #[cfg(feature = "live")]
     pub(crate) fn build_until(&mut self, is_over: impl Fn() -> bool + Send + Sync + 'static) {
         self.is_over = Arc::new(is_over);
+        self.modules.search_until(self.is_over.clone());
     }
 
     /// Asks `waiting` how many batches were read and not taken yet, where they are read ahead.

@@ -10,6 +10,7 @@ use super::arena::Arena;
 use super::compile::Failure;
 use super::published::Published;
 use super::table::Table;
+use super::until::{IsOver, Until};
 use crate::elf::{Elf, Segment, code_address};
 use crate::language::{FoundRuntime, LabelRuntime, LabelSource, Language, RuntimeFiles};
 use crate::process::{LoadBias, Mapped, Module, ModuleId, Opener, Region, System};
@@ -28,10 +29,18 @@ pub(super) struct Modules {
     left: Vec<ModuleId>,
     languages: Vec<Box<dyn Language>>,
     label_sources: Vec<Box<dyn LabelSource>>,
+    /// Ends the search for runtimes in files.
+    is_over: Option<IsOver>,
     /// Number of modules at which unused ones are dropped.
     purge_at: usize,
     /// Modules whose table failed to build, and may be there later.
     pub(super) failed: Vec<ModuleId>,
+}
+
+/// What a file has for walks.
+struct Found {
+    runtimes: Vec<FoundRuntime>,
+    labels: Vec<(&'static str, Box<dyn LabelRuntime>)>,
 }
 
 pub(super) struct Entry {
@@ -99,6 +108,12 @@ impl Modules {
         self.languages.extend(languages);
     }
 
+    /// Searches for runtimes until `is_over` returns `true`; [`Modules::add`] fails from then on.
+    #[cfg(feature = "live")]
+    pub(super) fn search_until(&mut self, is_over: IsOver) {
+        self.is_over = Some(is_over);
+    }
+
     /// Returns `true` if there are languages.
     pub(super) fn has_languages(&self) -> bool {
         !self.languages.is_empty()
@@ -114,18 +129,25 @@ impl Modules {
         !self.label_sources.is_empty()
     }
 
-    /// Finds the sources of labels in a file.
-    fn find_labels(&self, elf: &Elf) -> Vec<(&'static str, Box<dyn LabelRuntime>)> {
-        let found = self.label_sources.iter().filter_map(|source| Some((source.name(), source.find(elf)?)));
-        found.collect()
+    /// Finds what a file has for walks: the runtimes, of which a server may have several linked in, and
+    /// sources of labels. `None` if it is over before.
+    fn search(&self, elf: Elf) -> Option<Found> {
+        let elf = match self.is_over.clone() {
+            Some(is_over) => elf.with_source(|source| Until { source, is_over }),
+            None => elf,
+        };
+        let runtimes = self.languages.iter().filter_map(|language| {
+            Some(FoundRuntime { language: language.name(), runtime: language.find(&elf)? })
+        });
+        let runtimes = runtimes.take(interpreter::MAX).collect();
+        let labels = self.label_sources.iter().filter_map(|source| Some((source.name(), source.find(&elf)?)));
+        let labels = labels.collect();
+        // What was found with a part of its reads may be wrong.
+        (!self.is_over()).then_some(Found { runtimes, labels })
     }
 
-    /// Finds the runtimes in a file: a server may have several languages linked in.
-    fn find_runtimes(&self, elf: &Elf) -> Vec<FoundRuntime> {
-        let found = self.languages.iter().filter_map(|language| {
-            Some(FoundRuntime { language: language.name(), runtime: language.find(elf)? })
-        });
-        found.take(interpreter::MAX).collect()
+    fn is_over(&self) -> bool {
+        self.is_over.as_ref().is_some_and(|is_over| is_over())
     }
 
     /// Returns the module of a region if its file is known.
@@ -153,8 +175,13 @@ impl Modules {
         Some(Mapped { module: id, bias: LoadBias::between(region.start, address) })
     }
 
-    /// Opens the file of a region, which may be known by another of its identities. `None` if that fails.
+    /// Opens the file of a region, which may be known by another of its identities. `None` if that fails, or
+    /// if the search for runtimes in it does not end in time: without them, frames of scripts would be
+    /// missing with no sign of it.
     pub(super) fn add(&mut self, pid: u32, region: &Region, system: &dyn System) -> Option<ModuleId> {
+        if self.is_over() {
+            return None;
+        }
         let map = region.map();
         let opener = system.opener(pid, &map);
         let foreign = opener.foreign_inode();
@@ -188,6 +215,10 @@ impl Modules {
             }
             return Some(id);
         }
+        let mut entry = Entry::new(Module::new(&*map.path), elf.as_ref());
+        if let Some(elf) = elf {
+            Found { runtimes: entry.runtimes, labels: entry.labels } = self.search(elf)?;
+        }
         let id = ModuleId(self.next);
         self.next += 1;
         match foreign {
@@ -201,13 +232,10 @@ impl Modules {
             self.by_file.insert(map.file.clone().without_generation(), id);
             self.by_file.insert(by_generation, id);
         }
-        let mut module = Module::new(&*map.path);
-        module.build_id = build_id;
-        module.opener = Some(opener);
-        module.is_foreign = foreign.is_some();
-        let runtimes = elf.as_ref().map(|elf| self.find_runtimes(elf)).unwrap_or_default();
-        let labels = elf.as_ref().map(|elf| self.find_labels(elf)).unwrap_or_default();
-        self.entries.insert(id, Entry { runtimes, labels, ..Entry::new(module, elf.as_ref()) });
+        entry.module.build_id = build_id;
+        entry.module.opener = Some(opener);
+        entry.module.is_foreign = foreign.is_some();
+        self.entries.insert(id, entry);
         Some(id)
     }
 
@@ -392,3 +420,53 @@ const MAX_FILES: usize = 1 << 16;
 
 /// Executable segments of a file that are kept.
 const MAX_SEGMENTS: usize = 64;
+
+#[cfg(all(test, feature = "live"))]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+    use crate::language::Runtime;
+    use crate::process::FileName;
+    use crate::sample::MapEvent;
+    use crate::testing::FakeSystem;
+
+    /// A search that takes until it is over, or no time, and then reads.
+    struct Slow {
+        is_over: Arc<AtomicBool>,
+        takes_time: bool,
+        reads: Arc<AtomicBool>,
+    }
+
+    impl Language for Slow {
+        fn name(&self) -> &'static str {
+            "slow"
+        }
+
+        fn find(&self, elf: &Elf) -> Option<Box<dyn Runtime>> {
+            self.is_over.store(self.takes_time, Ordering::Relaxed);
+            self.reads.store(elf.bytes(0, 4).is_ok(), Ordering::Relaxed);
+            None
+        }
+    }
+
+    #[test]
+    fn file_whose_search_is_over_is_no_module() {
+        let program = std::env::current_exe().unwrap();
+        let file = FileId::Inode { device: (8, 1), inode: 42 };
+        let map = MapEvent::new(0x1000..0x2000, 0, file, program.to_str().unwrap());
+        let region = Region::new(&map, Arc::new(FileName { file: map.file.clone(), path: map.path.clone() }));
+        let system = FakeSystem::this_process().unwrap();
+        for takes_time in [true, false] {
+            let (is_over, reads) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+            let mut modules = Modules::default();
+            let flag = is_over.clone();
+            modules.search_until(Arc::new(move || flag.load(Ordering::Relaxed)));
+            modules.add_languages(vec![Box::new(Slow { is_over, takes_time, reads: reads.clone() })]);
+            let module = modules.add(std::process::id(), &region, &system);
+            assert_eq!(module.is_some(), !takes_time);
+            assert_eq!(modules.known(&region), module);
+            assert_eq!(reads.load(Ordering::Relaxed), !takes_time);
+        }
+    }
+}

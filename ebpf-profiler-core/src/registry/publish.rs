@@ -57,6 +57,10 @@ impl Registry {
     pub fn publish_changed(&mut self, now: u64) {
         self.publisher.end_batch(&mut self.modules, now);
         self.retry_table(now);
+        if self.is_over() {
+            // Nothing is sampled any more.
+            return;
+        }
         for pid in self.processes.take_due() {
             let Some(entry) = self.processes.get(pid) else { continue };
             if entry.published.is_some() && entry.is_changed && self.republish(pid, now).is_none() {

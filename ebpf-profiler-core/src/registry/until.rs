@@ -1,4 +1,6 @@
 //! Files that are read until the end of a profiler.
+//!
+//! Where CPU time is scarce, a search for a runtime's symbols takes longer than the end may.
 
 use std::io;
 use std::sync::Arc;

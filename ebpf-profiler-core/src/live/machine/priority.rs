@@ -21,6 +21,16 @@ pub(in crate::live) fn raise() {
     let _ = unsafe { libc::setpriority(libc::PRIO_PROCESS, THIS_THREAD, NICENESS) };
 }
 
+/// Gives this thread the default priority, unless it has a lower one: it has the one of the thread that
+/// started it.
+pub(in crate::live) fn reset() {
+    const NICENESS: i32 = 0;
+    if niceness().is_ok_and(|niceness| niceness < NICENESS) {
+        // SAFETY: as in `raise`. Lowering it is always permitted.
+        let _ = unsafe { libc::setpriority(libc::PRIO_PROCESS, THIS_THREAD, NICENESS) };
+    }
+}
+
 /// Raises the priority of this thread above the default until the result is dropped.
 ///
 /// For the start: nothing is sampled before it is done, and on a busy machine a thread of default
@@ -75,5 +85,20 @@ mod tests {
         assert!(niceness().unwrap() <= before);
         drop(raised);
         assert_eq!(niceness().unwrap(), before);
+    }
+
+    #[test]
+    fn thread_has_the_default_priority_after_a_reset() {
+        let niceness_after = |before: i32| {
+            let thread = std::thread::spawn(move || {
+                // SAFETY: the call changes only the priority of this thread.
+                unsafe { libc::setpriority(libc::PRIO_PROCESS, THIS_THREAD, before) };
+                reset();
+                niceness().unwrap()
+            });
+            thread.join().unwrap()
+        };
+        // Without the privilege the first is 0 from the start.
+        assert_eq!((niceness_after(-10), niceness_after(0), niceness_after(5)), (0, 0, 5));
     }
 }

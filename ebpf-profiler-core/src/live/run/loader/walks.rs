@@ -13,6 +13,7 @@ use crate::live::kernel::bpf::{self, Map, Runs};
 use crate::live::kernel::object::KernelObject;
 use crate::live::kernel::tables::NeededWalkers;
 use crate::live::kernel::waker::Waker;
+use crate::live::machine::priority;
 use crate::live::machine::reservation::{self, Part, Reservation, Reserved};
 use crate::live::trigger::{Trigger, Walk};
 
@@ -123,7 +124,7 @@ impl Walks {
     /// former one if the kernel rejects the new one.
     pub(in crate::live) fn renew(&mut self, waits: bool) -> Result<bool, StartError> {
         if self.loading.is_none() {
-            self.begin_to_load()?;
+            self.begin_to_load(waits)?;
         }
         let Some(loading) = self.loading.take_if(|loading| waits || loading.thread.is_finished()) else {
             return Ok(false);
@@ -149,7 +150,8 @@ impl Walks {
     }
 
     /// Starts a thread that loads the clock's program with the requested walkers, if it lacks any.
-    fn begin_to_load(&mut self) -> Result<(), StartError> {
+    /// It runs after the threads that take samples, unless somebody `waits`.
+    fn begin_to_load(&mut self, waits: bool) -> Result<(), StartError> {
         let walkers = self.needed.bits() & WRITTEN_WALKERS | self.has;
         if walkers == self.has || self.sampler.is_none() {
             self.has = walkers;
@@ -157,6 +159,9 @@ impl Walks {
         }
         let Some(mut object) = self.object.take() else { return Ok(()) };
         let load = move |_: Option<&Reserved>| {
+            if !waits {
+                priority::reset();
+            }
             let set = object.set_constant(WALKERS, &walkers.to_ne_bytes());
             let program = set.and_then(|()| object.program(sampler(walkers)));
             (object, program)
