@@ -37,7 +37,7 @@ pub(super) struct Modules {
     pub(super) failed: Vec<ModuleId>,
 }
 
-/// What a file has for walks.
+/// Runtimes and sources of labels in a file.
 struct Found {
     runtimes: Vec<FoundRuntime>,
     labels: Vec<(&'static str, Box<dyn LabelRuntime>)>,

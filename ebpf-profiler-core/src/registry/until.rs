@@ -1,6 +1,6 @@
 //! Files that are read until the end of a profiler.
 //!
-//! Where CPU time is scarce, a search for a runtime's symbols takes longer than the end may.
+//! A search for a runtime's symbols takes longer than the end may where CPU time is scarce.
 
 use std::io;
 use std::sync::Arc;

@@ -26,7 +26,7 @@ pub struct Batch {
     shares: Option<Shares>,
 }
 
-/// What is left of the bytes that the raw samples of a process may have in a batch, see [`Batch::reduce`].
+/// Bytes that further raw samples of a process may have in a batch, see [`Batch::reduce`].
 #[cfg(feature = "live")]
 #[derive(Debug)]
 struct Shares {

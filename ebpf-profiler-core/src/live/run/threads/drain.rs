@@ -32,7 +32,7 @@ const BEHIND: Duration = Duration::from_millis(20);
 const BATCH_BYTES: usize = 4 << 20;
 
 /// Maximum number of bytes of stacks of a process that are read at the end while the pipeline is behind.
-/// Where CPU time is scarce, memory for all of them would take seconds of the end.
+/// Memory for all of them takes seconds of the end where CPU time is scarce.
 const LATE_BYTES: usize = 64 << 10;
 
 /// Empties the kernel's buffers into batches, and ends profiles.
@@ -100,7 +100,7 @@ impl Drain {
         batch.clear();
         if !has_ended && source.next(Duration::ZERO, &mut batch).is_ok() {
             // Of programs that were interrupted when sampling stopped.
-            shared.lose(batch.samples());
+            shared.record_loss(batch.samples());
             shared.update(|state| state.counts = source.counts());
         }
     }
@@ -315,7 +315,7 @@ impl Drain {
             };
             if is_late {
                 self.shared.finish_samples(samples);
-                return self.shared.lose(samples);
+                return self.shared.record_loss(samples);
             }
             std::thread::sleep(RETRY);
         }

@@ -263,7 +263,7 @@ impl Shared {
     }
 
     /// Counts samples that are in no profile at the deadline.
-    fn lose(&self, samples: u64) {
+    fn record_loss(&self, samples: u64) {
         self.update(|state| {
             state.deadline.samples += samples;
             state.losses.add(Losses::DEADLINE, samples);
@@ -556,7 +556,7 @@ impl Threads {
         }
         let (all_ended, shared) = (self.remote.wait_for_end(), self.remote.shared.clone());
         if !all_ended {
-            shared.lose(shared.unfinished.swap(0, Ordering::Relaxed));
+            shared.record_loss(shared.unfinished.swap(0, Ordering::Relaxed));
         }
         let mut panicked = None;
         for (thread, handle) in self.handles.drain(..) {
