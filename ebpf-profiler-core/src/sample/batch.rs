@@ -49,8 +49,8 @@ impl Shares {
 /// One record of a batch.
 #[derive(Clone, Copy, Debug)]
 struct Tick {
-    /// The first word of the record; 0 if it has none. It and what follows are here too, as the records are
-    /// large: reading one word of each costs as much as a walk.
+    /// The first word of the record; 0 if it has none. It and what follows are here too, because the
+    /// records are large: each word that is read of one is fetched from memory.
     time: u64,
     piece: u32,
     start: u32,

@@ -99,7 +99,7 @@ impl Filter {
         threads: Names::NONE,
     };
 
-    /// The filter that lets no event pass: those of no CPU.
+    /// The filter that lets no event pass.
     pub const NONE: Filter = Filter { conditions: condition::CPUS, ..Filter::ALL };
 }
 

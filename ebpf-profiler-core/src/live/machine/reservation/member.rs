@@ -70,7 +70,7 @@ pub(super) struct Member {
     times: Times,
     /// Time since it last worked.
     idle: Duration,
-    /// It waited for a CPU at the last check, and so has work.
+    /// It waited for a CPU at the last check.
     waits: bool,
     /// Time that is left of its share with a real-time policy, in nanoseconds.
     credit: i64,

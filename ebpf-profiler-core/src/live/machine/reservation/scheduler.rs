@@ -195,8 +195,8 @@ impl Thread {
         self.cpu_time() != before
     }
 
-    /// Returns the CPU time up to now, of another process that of all threads: the kernel gives no
-    /// other. 0 if it has ended.
+    /// Returns its CPU time up to now; 0 if it has ended. Of a thread of another process it is the time of
+    /// that process: the kernel gives no other.
     fn cpu_time(self) -> u64 {
         clock::read(self.process.map_or(clock::of_thread(self.tid), clock::of_process))
     }

@@ -56,7 +56,7 @@ mod waiting;
 use std::any::Any;
 use std::collections::VecDeque;
 use std::io;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -162,7 +162,7 @@ enum NamesMessage {
 /// A profile on its way from the pipeline thread to the names thread.
 struct Job {
     profile: PendingProfile,
-    /// Samples that were taken for it, also those that it leaves out.
+    /// Number of samples taken for it, with those that it leaves out.
     taken: u64,
     reply: Reply,
     /// The profile is that of a pause.
@@ -184,6 +184,8 @@ struct Shared {
     /// Ids of the profiler's threads.
     tids: Mutex<Vec<u32>>,
     waiting: Waiting,
+    /// See [`Shared::has_learned`].
+    has_learned: AtomicBool,
     /// Samples that were sent to the pipeline thread and are in no finished profile.
     unfinished: AtomicU64,
     /// Jobs that the names thread has not finished.
@@ -234,6 +236,7 @@ impl Shared {
             last: Mutex::default(),
             tids: Mutex::default(),
             waiting: Waiting::default(),
+            has_learned: AtomicBool::new(false),
             unfinished: AtomicU64::new(0),
             jobs: AtomicUsize::new(0),
             unnamed: Mutex::default(),
@@ -278,9 +281,12 @@ impl Shared {
     }
 
     /// Returns `true` if nothing further is to be learned of processes, as it is the end: at the deadline of
-    /// that, or because samples wait that need the time.
+    /// that, or because samples wait that need the time. It stays so: what was found with a part of its
+    /// reads is recognized by this.
     fn has_learned(&self) -> bool {
-        self.ending.is_past(Stage::Tables) || self.ending.has_begun() && self.waiting.is_much()
+        let is_late =
+            self.ending.has_begun() && (self.ending.is_past(Stage::Tables) || self.waiting.is_much());
+        self.has_learned.fetch_or(is_late, Ordering::Relaxed) || is_late
     }
 
     /// Starts the time of the end, and ends sampling.

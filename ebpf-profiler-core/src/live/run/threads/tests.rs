@@ -292,6 +292,21 @@ fn stuck_symbolizer_is_left_at_deadline() {
 }
 
 #[test]
+fn learning_that_has_ended_stays_so() {
+    let shared = Shared::of_test();
+    let much = 1 << 30;
+    shared.waiting.add(much);
+    assert!(!shared.has_learned(), "sampling goes on");
+    shared.waiting.withdraw(much);
+    shared.begin_end();
+    assert!(!shared.has_learned());
+    shared.waiting.add(much);
+    assert!(shared.has_learned());
+    shared.waiting.withdraw(much);
+    assert!(shared.has_learned());
+}
+
+#[test]
 fn samples_of_a_profile_that_is_late_are_counted() {
     let (open, gate) = gate();
     let setup = Setup::new().symbolizer(gate).sink(counting().0).deadline(Duration::from_millis(200));
@@ -305,7 +320,7 @@ fn samples_of_a_profile_that_is_late_are_counted() {
     drop(open);
 }
 
-/// A source that the kernel detaches slowly, and that has one more sample then.
+/// A source that takes time to detach, and has one more sample then.
 struct Slow(Events, Gate);
 
 impl Source for Slow {
